@@ -68,7 +68,7 @@ mod tests {
             answer
         };
         assert!(ready().starts_with("HTTP/1.1 200 "));
-        // Left to itself: nobody waits for the end of the delay.
+        // Not joined: nothing waits for the end of the delay.
         std::thread::spawn(move || running.shutdown(Duration::from_secs(1)));
         while !view.is_stopping() {
             std::thread::yield_now();

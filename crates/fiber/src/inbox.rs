@@ -77,7 +77,7 @@ mod models {
 
     use super::*;
 
-    /// The waker of a poller: it ends one wait, however often it was used before that.
+    /// The waker of a poller. It ends one wait, however often it was called before the wait.
     #[derive(Default)]
     struct Waker(Mutex<bool>, Condvar);
 
@@ -96,7 +96,8 @@ mod models {
         }
     }
 
-    /// Two send while the runtime waits, looks and waits again: it sees both messages, or somebody would wait for ever.
+    /// Two threads send while the runtime waits, polls and waits again. It must see both messages, or a sender
+    /// would wait forever.
     #[test]
     fn loom_inbox_loses_no_message() {
         loom::model(|| {
@@ -119,7 +120,8 @@ mod models {
         });
     }
 
-    /// Somebody knocks while the runtime takes a message: it is woken once more, or looks after the knock.
+    /// A thread wakes the runtime while it takes a message. The runtime must wake once more, or poll after the
+    /// wake-up.
     #[test]
     fn loom_inbox_forgets_no_knock() {
         loom::model(|| {
@@ -138,7 +140,8 @@ mod models {
         });
     }
 
-    /// The runtime goes while somebody sends: the message is its, or refused, and never left there.
+    /// The runtime is dropped while a thread sends. The message is received or refused, and never left in the
+    /// inbox.
     #[test]
     fn loom_inbox_keeps_nothing_for_a_runtime_that_is_gone() {
         loom::model(|| {

@@ -118,8 +118,8 @@ impl SignalStack {
 impl Drop for SignalStack {
     fn drop(&mut self) {
         let Some(bytes) = &self.0 else { return };
-        // SAFETY: an all-zero stack_t is valid and the first call only fills it in. The second withdraws the stack that
-        // `install` gave, where that is still in use; a zeroed stack_t with SS_DISABLE is what it asks for.
+        // SAFETY: an all-zero stack_t is valid, and the first call only fills it in. The second call removes the
+        // stack that `install` set, if it is still in use. For that it needs a zeroed stack_t with SS_DISABLE.
         unsafe {
             let mut now: libc::stack_t = mem::zeroed();
             let is_known = libc::sigaltstack(ptr::null(), &mut now) == 0;
@@ -177,8 +177,8 @@ fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_
     let previous = PREVIOUS.get().zip(at).map(|(actions, at)| actions[at]);
     match previous {
         Some(action) if action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN => {
-            // SAFETY: sigaction(2) gave this address as the handler of this signal, and SA_SIGINFO tells which
-            // of the two signatures it has; it gets the arguments that the kernel gave us.
+            // SAFETY: sigaction(2) returned this address as the handler of this signal. SA_SIGINFO tells which
+            // of the two signatures it has. The handler gets the arguments of this call.
             unsafe {
                 if action.sa_flags & libc::SA_SIGINFO != 0 {
                     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =

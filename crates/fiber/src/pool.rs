@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// Without a payload that would take memory: nobody gives it back.
+    /// Panics without a payload that takes memory, because nothing frees it.
     struct Panics;
 
     impl Drop for Panics {

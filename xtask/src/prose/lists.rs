@@ -49,8 +49,6 @@ pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
     "docs/engines.md",
     "docs/performance.md",
     "crates/bench/",
-    "crates/fiber/README.md",
-    "crates/weftwork/src/app/proxy",
     "crates/weftwork/src/conn",
     "crates/weftwork/src/engine/",
     "crates/weftwork/src/guide.md",

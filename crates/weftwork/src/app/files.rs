@@ -53,10 +53,10 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///   regular files are sent.
 /// - If a letter, a digit or one of `-._~` is encoded in the path, the answer is a 301 to the path with the
 ///   character decoded. A route or guard in front compares paths as they were sent. After the redirect it sees
-///   every path of a file with only such characters. Other characters have several spellings, and these are not
-///   redirected, because proxies may rewrite one to another: `/c%2B%2B` leads to the same file as `/c++`, and
-///   `/%c3%bc` to the same file as `/ü`. The same holds for file systems that ignore case. Guard such files
-///   with middleware around this handler.
+///   every path of a file with only such characters. Other characters have several spellings. They are not
+///   redirected, because proxies may rewrite one spelling to another. `/c%2B%2B` leads to the same file as
+///   `/c++`, and `/%c3%bc` to the same file as `/ü`. The same holds for file systems that ignore case. Guard
+///   such files with middleware around this handler.
 /// - A path is decoded once and looked up in the directory. A missing file gets 404. So does everything that
 ///   must not be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel enforces that
 ///   an open stays in the directory (`openat2` on Linux, segment by segment elsewhere). An attacker who changes
@@ -94,9 +94,9 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// Small parts are cached. If at most 32 KiB of a file of at most 128 KiB are requested again while the file is
 /// open, the content is kept in memory. All such files together take up to 4 MiB. In the best case this needs
 /// 0.82 of the CPU. The handler still asks the system for the state of the file at each request, so it sees
-/// changes at once. Two changes are seen only after a second: writes through a shared mapping (`mmap`), which
-/// systems may report late, and writes that keep the length and restore the old time on file systems without a
-/// change time (FAT, `sshfs`).
+/// changes at once. Two changes are seen only after a second. Systems may report a write through a shared mapping
+/// (`mmap`) late. On file systems without a change time (FAT, `sshfs`), a write may keep the length and restore
+/// the old time.
 ///
 /// Up to 128 files stay open for a second after a look-up, and then until the next request. On a quiet server,
 /// a deleted file may therefore occupy disk space until the next request. Changes of the content, deletion, and

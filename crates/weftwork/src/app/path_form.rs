@@ -85,7 +85,7 @@ fn encoded_unreserved(bytes: &[u8]) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    //! What is written in one way passes, and each other way has its rule.
+    //! Tests that the canonical form passes, and that each other form is refused by its rule.
 
     use super::*;
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_has_one_spelling_passes() {
         check(None, &["*", "/", "/a", "/a/", "/a/b.c/-_~", "/.well-known/x", "/..a/b../...", "/a;b/c;d"]);
-        // Reserved, or no character of a path: `%2F` is not `/` (RFC 3986 section 2.2).
+        // Reserved, or not a character of a path: `%2F` is not `/` (RFC 3986 section 2.2).
         check(None, &["/a%2Fb", "/a%2fb", "/%C3%A9", "/%20", "/a%5Cb", "/100%25", "/%252e%252e/a", "/%2561"]);
         check(None, &["/web/https://a.example/b", "/http://a", "/a/b:"]);
     }

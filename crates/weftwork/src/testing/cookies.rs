@@ -105,7 +105,7 @@ fn is_within(path: &[u8], of: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! What is set at one path comes back at those below it, until it is removed or its time is over.
+    //! Tests that a cookie of one path is sent to the paths below it, until it is removed or expires.
 
     use super::*;
 

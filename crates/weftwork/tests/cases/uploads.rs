@@ -173,8 +173,8 @@ fn an_upload_that_nobody_takes_ends() {
     for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let patience = if ends { TIMEOUT } else { Duration::from_millis(100) };
-        let proxy = before_address(&address, |proxy| proxy.idle_timeout(patience));
+        let idle_timeout = if ends { TIMEOUT } else { Duration::from_millis(100) };
+        let proxy = before_address(&address, |proxy| proxy.idle_timeout(idle_timeout));
         let over = Arc::<Gate>::default();
         let is_over = over.clone();
         let server = std::thread::spawn(move || {

@@ -53,9 +53,9 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
 /// The time of a handler's client does not count.
 #[test]
 fn who_waits_for_a_client_is_not_logged() {
-    let patience = SHORT * 6;
-    let longer = patience * 2;
-    let site = || CASE.start_with(|s| s.handler_warn_after(patience));
+    let warn_after = SHORT * 6;
+    let longer = warn_after * 2;
+    let site = || CASE.start_with(|s| s.handler_warn_after(warn_after));
     let pausing = site();
     pausing.client().get(&format!("/pause/{}", longer.as_millis())).is(200, "before after");
     assert_eq!(pausing.running.counts().overdue, 0, "a pause");

@@ -83,7 +83,7 @@ fn read(file: &File, length: u64) -> io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    //! What is sent from memory is what is in the file, whatever is done to that; and how much of it there is.
+    //! Tests that bytes from memory equal the file, whatever changes the file, and that the cache keeps its size.
 
     use std::fs;
     use std::path::PathBuf;
@@ -97,7 +97,7 @@ mod tests {
         dir: PathBuf,
         root: Root,
         open_files: OpenFileCache,
-        /// Long after anything here was written.
+        /// A time long after every write of these tests.
         now: SystemTime,
     }
 
@@ -116,7 +116,7 @@ mod tests {
             (opened.clone(), content)
         }
 
-        /// The first bytes of it, if they are in memory.
+        /// Returns the first bytes of the file, if they are in memory.
         fn cached(&self, name: &str, count: u64) -> Option<Bytes> {
             let (opened, content) = self.look_at(name, self.now);
             opened.cached(&content, 0, count)
@@ -126,7 +126,7 @@ mod tests {
             self.look_at(name, self.now).1.changed
         }
 
-        /// Until the clock of the file system has gone on, which ticks every few milliseconds.
+        /// Waits until the clock of the file system has advanced. It ticks every few milliseconds.
         fn write_later(&self, name: &str, text: &str) {
             let before = self.changed(name);
             while self.changed(name) == before {
@@ -177,7 +177,7 @@ mod tests {
     fn what_may_change_within_the_same_moment_is_read_each_time() {
         let site = Site::new("fresh");
         fs::write(site.dir.join("page"), "text").unwrap();
-        // Its own time says nothing: tools set it to that of what they have copied.
+        // The modification time proves nothing: tools copy it from the original.
         let file = File::options().write(true).open(site.dir.join("page")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let moment = site.changed("page").unwrap() + Duration::from_millis(1999);
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(site.cached("page", 6).unwrap(), "before");
         site.write_later("page", "after.");
         assert_eq!(site.cached("page", 6), None);
-        // Its own time may be set back. That it was is seen.
+        // The modification time may be set back, and the cache must notice that.
         File::options().write(true).open(site.dir.join("page")).unwrap().set_modified(modified).unwrap();
         assert_eq!(site.look_at("page", site.now).1.modified, Some(modified));
         assert_eq!(site.cached("page", 6), None);

@@ -105,7 +105,7 @@ mod tests {
         OpenFile::new(File::open("/dev/null").unwrap(), 1)
     }
 
-    /// What is in `opened`, which changed in 1970 and was looked at `age` later.
+    /// Returns the metadata of `opened`, which changed in 1970 and was read `age` later.
     fn content(opened: &Arc<OpenFile>, state: u64, length: u64, age: Duration) -> Content {
         let source = ContentSource::File(opened.clone());
         Content { source, length, modified: Some(CHANGED), changed: None, state, seen: CHANGED + age }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_tag_is_strong_when_the_file_has_settled_and_only_then() {
         let opened = opened();
-        // Before the last, the clock was set back.
+        // Before the last one, the clock was set back.
         for (age, want) in
             [(0, "W/\"a-3\""), (1999, "W/\"a-3\""), (2000, "\"a-3\""), (9000, "\"a-3\""), (1000, "W/\"a-3\"")]
         {

@@ -126,7 +126,7 @@ mod tests {
             fs::rename(self.dir.join(from), self.dir.join(to)).unwrap();
         }
 
-        /// The length of what is found.
+        /// Returns the length of the file that is found.
         fn find(&self, name: &str, now: SystemTime) -> Result<u64> {
             match self.open_files.find_at(&self.root, name.as_bytes(), now)? {
                 Found::Content(content) => Ok(content.length),
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(tree.find("page", now), Ok(3));
     }
 
-    /// By hand, so that it may lead elsewhere at any time.
+    /// Opens the path step by step, so that it may lead elsewhere at any time.
     #[test]
     fn one_file_alone_is_opened_anew_each_time() {
         let tree = Tree::new("single");

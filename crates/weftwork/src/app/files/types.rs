@@ -229,7 +229,7 @@ fn is_compressible(content_type: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! The table can be searched, and says what browsers need.
+    //! Tests that the table is sorted, and has the types that browsers need.
 
     use super::*;
 

@@ -128,7 +128,7 @@ impl fmt::Debug for BasicAuth {
 
 #[cfg(test)]
 mod tests {
-    //! Only the right name with its own password passes, however it is written.
+    //! Tests that only the right name with its own password passes, in every spelling of the field.
 
     use super::*;
     use crate::app::middleware::HandlerExt;

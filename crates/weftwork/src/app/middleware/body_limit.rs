@@ -51,7 +51,7 @@ impl Middleware for BodyLimit {
 
 #[cfg(test)]
 mod tests {
-    //! The innermost limit counts, and it ends with its handler.
+    //! Tests that the innermost limit applies, and ends with its handler.
 
     use std::time::Duration;
 
@@ -97,7 +97,7 @@ mod tests {
         })
     }
 
-    /// 413 for more than five bytes, and their echo for as many.
+    /// Returns 413 for more than five bytes, and echoes shorter bodies.
     fn holds_to_five(what: &str, client: &mut TestClient) {
         let chunks = |client: &mut TestClient, parts: &[&'static str]| {
             client.post("/").chunks(parts.to_vec(), Duration::ZERO).send()
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(client.post("/").body("12345678").send().status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 
-    /// What has begun cannot become a 413: the connection ends.
+    /// A response that has begun cannot become a 413, so the connection ends.
     #[test]
     fn what_is_too_much_behind_the_head_ends_the_connection() {
         let mut client = TestClient::new(unbuffered(copied.with(BodyLimit::new(5))));

@@ -71,7 +71,7 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    //! Seats are taken, refused, and given back on every way out.
+    //! Tests that permits are acquired, refused, and released on every path.
 
     use std::io::Write;
     use std::panic::{AssertUnwindSafe, catch_unwind};

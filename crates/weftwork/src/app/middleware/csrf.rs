@@ -84,7 +84,7 @@ impl Middleware for Csrf {
 
 #[cfg(test)]
 mod tests {
-    //! Requests of our own pages and of programs pass, those of other pages do not.
+    //! Tests that requests of the site's own pages and of programs pass, and that requests of other pages do not.
 
     use super::*;
     use crate::app::middleware::HandlerExt;
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(status.as_u16(), if passes { 200 } else { 403 }, "{peer} {forwarded:?} {origin}");
     }
 
-    /// The server is asked by another name then, which no page of the site knows.
+    /// The proxy requests the server by another name, which no page of the site uses.
     #[test]
     fn the_host_is_the_one_that_a_trusted_proxy_was_asked_for() {
         let (trusted, stranger) = ("10.0.0.1:1", "192.0.2.7:1");
@@ -175,7 +175,7 @@ mod tests {
         check_behind(trusted, ("X-Forwarded-Host", ""), "https://here.example", true);
     }
 
-    /// RFC 9110 section 4.2.3: it is the same origin, and browsers leave the port out.
+    /// RFC 9110 section 4.2.3: it is the same origin, and browsers omit the port.
     #[test]
     fn the_default_port_is_no_other_origin() {
         let trusted = "10.0.0.1:1";

@@ -94,7 +94,7 @@ fn is_over(req: &Request<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Handlers see their budget, and nobody sees what came too late.
+    //! Tests that handlers see their deadline, and that no late response is sent.
 
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -150,7 +150,7 @@ mod tests {
             (StatusCode::SERVICE_UNAVAILABLE, Some("1"))
         );
         assert!(sender.is_closed());
-        // It may be brought in two steps.
+        // The response may be sent in two steps.
         let sender = ask(&mut client);
         let (_last, again) = Response::later(Duration::from_secs(60), StatusCode::NO_CONTENT);
         sender.send(again).unwrap();
@@ -164,7 +164,7 @@ mod tests {
         );
     }
 
-    /// It is an error of its own: only what middleware says goes along.
+    /// The timeout is a response of its own: only the fields of middleware are added.
     #[test]
     fn what_is_sent_instead_has_nothing_of_what_was_to_come() {
         let age = |response: Response| response.with_header(header::AGE, HeaderValue::from_static("1"));
@@ -177,7 +177,7 @@ mod tests {
         };
         let named = |req: &mut Request<'_>, next: Next<'_>| {
             let response = next.run(req).with_header(header::SERVER, HeaderValue::from_static("outer"));
-            // Of what it takes for a success.
+            // For the response that it takes for a success.
             response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("public"))
         };
         let budget = Duration::from_secs(2);

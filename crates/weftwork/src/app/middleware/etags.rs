@@ -125,7 +125,7 @@ fn not_modified(response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
-    //! The tag changes with the content, and a client that has it gets nothing more.
+    //! Tests that the tag changes with the content, and that a client with the tag gets no content.
 
     use super::*;
     use crate::app::middleware::HandlerExt;
@@ -210,7 +210,8 @@ mod tests {
         assert_eq!(status("X-Other", "x"), 200);
     }
 
-    /// RFC 9110 §13.1.1 and §13.1.2: `*` names whatever there is, and a tag nothing that has none.
+    /// RFC 9110 §13.1.1 and §13.1.2: `*` matches every representation, and a tag matches no representation
+    /// without one.
     #[test]
     fn what_has_no_validator_meets_conditions_too() {
         type Make = fn() -> Response;
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A handler that is there for HEAD alone need not say what GET would send.
+    /// A handler for HEAD alone need not return what GET would send.
     #[test]
     fn what_head_leaves_out_gets_no_name() {
         let own = |_: &mut Request<'_>| Response::text("");
@@ -276,8 +277,9 @@ mod tests {
         }));
     }
 
-    /// What stands in for a response says nothing of the one that comes: a client that polls for that is not told at once that
-    /// nothing has changed, again and again.
+    /// The fallback of a later response has no tag of that response. Otherwise a client that polls would be
+    /// told
+    /// at once, again and again, that nothing has changed.
     #[test]
     fn what_is_to_come_is_waited_for() {
         let (kept, senders) = std::sync::mpsc::channel();

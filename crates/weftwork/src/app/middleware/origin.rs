@@ -75,7 +75,7 @@ fn without_default_port<'a>(authority: &'a str, scheme: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    //! What browsers write passes, and nothing that is like it.
+    //! Tests that only the form that browsers write passes.
 
     use super::*;
 

@@ -147,7 +147,7 @@ fn seconds_rounded_up(wait: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! The bucket empties, fills again in time, and belongs to one key.
+    //! Tests that the bucket empties, refills with time, and belongs to one key.
 
     use super::*;
     use crate::app::middleware::HandlerExt;

@@ -213,7 +213,7 @@ impl IdGenerator {
 
 #[cfg(test)]
 mod tests {
-    //! Valid ids are kept, all others are replaced.
+    //! Tests that valid ids are kept, and all others are replaced.
 
     use super::*;
     use crate::app::middleware::HandlerExt;
@@ -221,7 +221,7 @@ mod tests {
 
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    /// The id and the trace that a handler sees, and the fields of the response.
+    /// Returns the id and the trace that a handler sees, and the fields of the response.
     fn ask(fields: &[(&str, &str)]) -> (String, TraceContext, Response) {
         let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
         let shared = seen.clone();

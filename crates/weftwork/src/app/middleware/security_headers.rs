@@ -129,7 +129,7 @@ impl Middleware for SecurityHeaders {
 
 #[cfg(test)]
 mod tests {
-    //! The headers are there, those of the handler win, and nothing is sent that was not asked for.
+    //! Tests that the headers are set, that those of the handler win, and that nothing else is sent.
 
     use super::*;
     use crate::app::middleware::HandlerExt;

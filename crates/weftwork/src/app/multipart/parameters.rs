@@ -86,7 +86,7 @@ fn unquoted(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    //! Are parameters found where they are, and nowhere else?
+    //! Tests that parameters are found at every valid place, and nowhere else.
 
     use http::HeaderValue;
 

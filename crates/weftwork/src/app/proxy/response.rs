@@ -275,7 +275,7 @@ impl ProxyExchange {
         Ok(())
     }
 
-    /// Relays buffered bytes, or waits until `until` and reads once if there are none. Returns true at the end
+    /// Relays buffered bytes, or waits until `until` and reads once if no bytes are buffered. Returns true at the end
     /// of the body. A timeout is always the server's.
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (conn, limits) = (&mut self.conn, &self.options.limits);

@@ -337,7 +337,7 @@ impl UpstreamConn {
         }
     }
 
-    /// Waits for input. Returns false if there is none by `until`.
+    /// Waits for input. Returns false if no input arrives by `until`.
     pub(super) fn wait_for_input(&self, until: Instant) -> io::Result<bool> {
         if self.has_input()? {
             return Ok(true);

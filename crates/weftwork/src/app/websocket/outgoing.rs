@@ -225,19 +225,19 @@ mod tests {
 
     const LINGER: Duration = Duration::from_secs(3600);
 
-    /// Writes as its function does, and notes how it ends.
+    /// Writes like its function, and records how it ends.
     struct Scripted<W> {
         write: W,
         is_ended: AtomicBool,
         is_cut: AtomicBool,
-        /// How long the client was waited for.
-        patience: Mutex<Duration>,
+        /// The time that was spent waiting for the client.
+        waited: Mutex<Duration>,
     }
 
     impl<W: Fn() + Send + Sync + 'static> Scripted<W> {
         fn begin(write: W) -> (Arc<Scripted<W>>, Outgoing) {
             let (is_ended, is_cut) = (false.into(), false.into());
-            let line = Arc::new(Scripted { write, is_ended, is_cut, patience: Mutex::default() });
+            let line = Arc::new(Scripted { write, is_ended, is_cut, waited: Mutex::default() });
             let none = bytes::Bytes::new();
             let upgraded = Upgraded::new(line.clone(), none, Duration::ZERO, Duration::from_secs(1));
             (line, Outgoing::new(upgraded.split().1, 1000))
@@ -249,8 +249,8 @@ mod tests {
             None
         }
 
-        fn read(&self, _: &mut [u8], patience: Option<Duration>, _: &mut bool) -> io::Result<usize> {
-            *self.patience.lock().unwrap() = patience.unwrap();
+        fn read(&self, _: &mut [u8], timeout: Option<Duration>, _: &mut bool) -> io::Result<usize> {
+            *self.waited.lock().unwrap() = timeout.unwrap();
             Ok(0)
         }
 
@@ -319,11 +319,11 @@ mod tests {
         });
         assert!(line.is_ended.load(Ordering::SeqCst) && !line.is_cut.load(Ordering::SeqCst));
         assert_eq!(Arc::strong_count(&line), 1, "nobody holds the connection");
-        assert!(*line.patience.lock().unwrap() > LINGER / 2);
+        assert!(*line.waited.lock().unwrap() > LINGER / 2);
     }
 
-    /// Sends with `first`, whose client is slow for so long at most, and twice what has no room together; how all three ended,
-    /// and whether the last one waited.
+    /// Sends with `first`, whose client is slow for at most this time, and twice more than fits together. Returns
+    /// how all three ended, and whether the last one waited.
     fn meanwhile(
         slow: Duration,
         first: impl FnOnce(&Outgoing) -> io::Result<()> + Send,
@@ -335,7 +335,7 @@ mod tests {
             drop(within.lock());
             write();
         });
-        // What the reader did before is over.
+        // The reader has stopped what it did before.
         outgoing.send_if_open(b"pong".to_vec()).unwrap();
         std::thread::scope(|threads| {
             let held = gate.lock().unwrap();
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
     }
 
-    /// Their thread is one: if it were blocked, neither would go on.
+    /// They share one thread. If it were blocked, neither would continue.
     #[cfg(all(unix, feature = "fibers"))]
     #[test]
     fn fibers_that_wait_for_room_let_the_reader_go_on() {

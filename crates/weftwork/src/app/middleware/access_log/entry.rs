@@ -225,7 +225,7 @@ impl Date {
 
 #[cfg(test)]
 mod tests {
-    //! Dates in both forms, and every byte escaped or as it is.
+    //! Tests dates in both forms, and the escaping of every byte.
 
     use std::time::Duration;
 

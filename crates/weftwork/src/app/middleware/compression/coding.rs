@@ -45,7 +45,7 @@ impl Coding {
 
 #[cfg(test)]
 mod tests {
-    //! One line for each way in which clients say it.
+    //! Tests each way in which clients write Accept-Encoding.
 
     use super::*;
 
@@ -81,7 +81,7 @@ mod tests {
         check(&["deflate, compress, foo"], None);
     }
 
-    /// A weight that is none cannot mean "yes, please".
+    /// An invalid weight must not count as acceptance.
     #[test]
     fn broken_weights_refuse() {
         for weight in ["2", "1.5", "-1", "", "0.1234", "x", "0,5x", "+1", "1.001", "NaN", "0.5.5"] {

@@ -87,7 +87,7 @@ fn is_compressible(content_type: &HeaderValue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! One line for each kind.
+    //! Tests each kind of response.
 
     use super::*;
 

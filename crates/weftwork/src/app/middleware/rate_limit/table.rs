@@ -50,7 +50,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    //! Numbers are kept by key, the least telling goes first, and nothing grows.
+    //! Tests that entries are kept by key, that the least useful one is evicted first, and that the table never grows.
 
     use super::*;
 
