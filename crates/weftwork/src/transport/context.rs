@@ -1,4 +1,4 @@
-//! What every connection of a server shares: settings, limits, the clock, the counters, and whether it stops.
+//! State that all connections of a server share: settings, limits, clock, counters, and the stage of the shutdown.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,49 +19,49 @@ use super::watchdog::Watchdog;
 use crate::message::{Asked, Handler};
 use crate::settings::{Settings, or_never};
 
-/// Of what clients do: enough to see who does what, and little for a disk.
+/// Log lines about clients in a second. They are enough to see what happens, and little for a disk.
 const LINES_A_SECOND: u32 = 10;
 
-/// How far a server is with stopping. It only moves forward.
+/// Stage of the shutdown. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stage {
     Running,
-    /// No new connections; those that are there end after the response in progress.
+    /// The server accepts no connections. Open connections end after the current response.
     Draining,
-    /// The deadline has passed: every connection is cut.
+    /// The deadline has passed, and every connection is cut.
     Closing,
 }
 
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
-    /// The setting `handler_warn_after`; never, where that is none.
+    /// Value of `handler_warn_after`. If the setting is 0, it is the maximum duration.
     pub(crate) warn_after: Duration,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) spare: Spare,
-    /// Of the buffers of threads that have connections of their own.
+    /// Budget for the buffers of threads that have connections of their own.
     pub(crate) surplus: Arc<Surplus>,
-    /// Of the lines about clients.
+    /// Limit for log lines about clients.
     pub(crate) lines: LineBudget,
-    /// Of those about what the system refuses, which clients can bring about.
+    /// Limit for log lines about what the system refuses, because clients can cause those refusals.
     wants: LineBudget,
-    /// Asked about requests that it is not called for yet.
+    /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
-    /// The end has been announced; the stage may still be `Running`.
+    /// Whether the stop was announced. The stage may still be `Running`.
     stopping: AtomicBool,
     draining: Signal,
     closing: Signal,
 }
 
-/// A descriptor that becomes readable, for all who wait for it at once and for good.
+/// Descriptor that becomes readable once and stays readable, for all threads that poll it.
 #[derive(Debug)]
 struct Signal {
     fd: OwnedFd,
-    /// The other end of the pipe, dropped to give the signal.
+    /// Write end of the pipe. Dropping it gives the signal.
     held: Mutex<Option<OwnedFd>>,
 }
 
@@ -97,16 +97,16 @@ impl Context {
         })
     }
 
-    /// The same, of a server with this handler.
+    /// Returns the same context with this handler.
     pub(crate) fn of(self, handler: Arc<dyn Handler>) -> Context {
         Context { handler: Some(handler), ..self }
     }
 
-    /// A line about what the system refuses, unless there was one this second.
+    /// Logs a line about what the system refuses, unless a line was logged in this second.
     #[cold]
     pub(crate) fn warn_of_want(&self, line: fmt::Arguments<'_>) {
         let Some(left_out) = self.wants.take(self.clock.now()) else { return };
-        // The thread may be unwinding, from a log that has panicked.
+        // The thread may be unwinding from a logger that panicked.
         contain_log(|| match left_out {
             0 => log::warn!("{line}"),
             more => log::warn!("{line} ({more} more lines about what is refused were left out before)"),
@@ -136,7 +136,7 @@ impl Context {
         self.stopping.load(Ordering::SeqCst) || self.stage() != Stage::Running
     }
 
-    /// Moves on to `stage`; a stage already passed changes nothing.
+    /// Moves on to `stage`. A stage that has already passed changes nothing.
     pub(crate) fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::SeqCst);
         if stage >= Stage::Draining {
@@ -152,17 +152,17 @@ impl Context {
         self.counters.read(&self.watchdog)
     }
 
-    /// The time of day, for answers that no handler gave.
+    /// Returns the time of day, for responses that no handler made.
     pub(crate) fn date(&self) -> weftwork_wire::Date {
         weftwork_wire::Date::at(std::time::SystemTime::now())
     }
 
-    /// Readable from `Closing` on: a thread that waits for a peer waits for this too.
+    /// Returns a descriptor that is readable from `Closing` on. A thread that waits for a peer also polls it.
     pub(crate) fn cut(&self) -> BorrowedFd<'_> {
         self.closing.fd.as_fd()
     }
 
-    /// Readable when the server has moved on from `stage`.
+    /// Returns a descriptor that is readable after the server has moved on from `stage`.
     pub(crate) fn moved_on_from(&self, stage: Stage) -> BorrowedFd<'_> {
         match stage {
             Stage::Running => self.draining.fd.as_fd(),

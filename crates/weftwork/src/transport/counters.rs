@@ -1,4 +1,4 @@
-//! What a server counts: few numbers, off the path of a request.
+//! Counters of a server. They are few, and updating them is cheap for a request.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,9 +8,9 @@ macro_rules! counters {
     ($( $(#[doc = $doc:literal])+ $name:ident ),+ $(,)?) => {
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
-            /// Connections open now.
+            /// Connections that are open now.
             pub(crate) connections: AtomicUsize,
-            /// Of these, such as have sent all: their peers have still to end.
+            /// Open connections that have sent everything and wait for their peer to close.
             pub(crate) lingering: AtomicUsize,
             /// Threads, or fibers, that run what has taken a connection over.
             pub(crate) taken_over: AtomicUsize,
@@ -19,14 +19,15 @@ macro_rules! counters {
             $( pub(crate) $name: AtomicU64, )+
         }
 
-        /// What a server has counted since it started.
+        /// Counters of a server since its start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts {
             /// Connections open now.
             pub connections: usize,
-            /// Requests that a handler was called for. What the protocol itself answered is in `faults`, `timeouts` and
-            /// `shed`. Statuses are not counted here: the middleware `Metrics` does (feature `metrics`).
+            /// Requests for which the handler was called. Responses of the protocol itself count in `faults`,
+            /// `timeouts` and `shed`. Statuses are not counted here. The middleware `Metrics` counts them (feature
+            /// `metrics`).
             pub requests: u64,
             $( $(#[doc = $doc])+ pub $name: u64, )+
         }
@@ -42,9 +43,9 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Somebody is connected, or may be about to be taken in.
+            /// Returns whether a client is connected, or may be about to be accepted.
             pub(crate) fn has_clients(&self) -> bool {
-                // In this order: who is taken in is counted as connected before it counts no more as accepting.
+                // The order matters. A connection counts as open before it stops counting as being accepted.
                 self.accepting.load(Ordering::Acquire) > 0 || self.connections.load(Ordering::Acquire) > 0
             }
 
@@ -62,11 +63,11 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     accepted,
-    /// Errors of accept (descriptors used up, peers gone): the loop goes on after each.
+    /// Errors of accept (no descriptors left, peer gone). The loop goes on after each error.
     accept_errors,
-    /// Requests refused for their form: the 4xx and 5xx that the protocol itself answered.
+    /// Requests rejected for their form, with the 4xx and 5xx that the protocol itself sends.
     faults,
-    /// Deadlines passed: 408 answered, or the connection ended.
+    /// Deadlines that passed. The response was 408, or the connection closed.
     timeouts,
     /// Handlers found running for longer than `handler_warn_after`.
     overdue,
@@ -78,7 +79,8 @@ counters! {
     handed_eagerly,
     /// Requests that waited for a thread: all were taken, or more were ready to run than the cores could.
     queued,
-    /// Requests answered 503 because too many waited, and upgraded connections that ended for want of a thread.
+    /// Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was
+    /// free.
     shed,
     /// Requests that waited for a thread in vain: their client had left, or their time was up.
     abandoned,

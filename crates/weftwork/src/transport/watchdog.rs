@@ -1,4 +1,4 @@
-//! Which calls of a handler take too long? Seen from outside while they run, at next to no cost for those inside.
+//! Reports handlers that take too long. A thread watches the calls from outside, so a call costs little.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,25 +11,25 @@ use super::clock::Tick;
 use super::context::Context;
 use super::counters::Counters;
 
-/// So much of a request line is kept for the log.
+/// Bytes of a request line that are kept for the log.
 const LINE_BYTES: usize = 64;
-/// However long handlers may take, they are looked at this often.
+/// Minimum time between two checks, however short the limit for handlers is.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 const LOOK_MIN: Duration = Duration::from_millis(5);
 
-/// Where a thread (or a fiber) says what it is doing. It writes, and the watchdog reads.
+/// Slot in which a thread or a fiber publishes its call. The thread writes it, and the watchdog reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Post {
-    /// Odd: in a call. Every call has another number.
+    /// Odd during a call. Every call has another number.
     turn: AtomicU64,
-    /// The last call that the log was told of.
+    /// Last call that was reported in the log.
     told: AtomicU64,
-    /// How many of the calls were writers of streamed bodies.
+    /// Number of calls that were writers of streamed bodies.
     writers: AtomicU64,
     begun: AtomicU64,
     line: [AtomicU64; LINE_BYTES / 8],
     thread: String,
-    /// What it counted is added here when it is dropped.
+    /// Total to which the counts are added when the slot is dropped.
     before: Arc<AtomicU64>,
 }
 
@@ -40,27 +40,29 @@ impl Drop for Post {
 }
 
 impl Post {
-    /// How many calls of handlers there were, the one in progress included.
+    /// Returns the number of handler calls, including the current call.
     fn calls(&self) -> u64 {
-        // In this order: whoever sees the turn of a writer sees that it is one.
+        // The order matters. A reader that sees the number of a writer's call also sees that the call is a writer.
         let all = self.turn.load(Ordering::Acquire).div_ceil(2);
         all.saturating_sub(self.writers.load(Ordering::Relaxed))
     }
 
-    /// As [`enter`](Post::enter), for the writer of a body that is streamed: it belongs to a call that is over.
+    /// Begins a call like [`enter`](Post::enter), for the writer of a streamed body. It belongs to a call that has
+    /// ended.
     pub(crate) fn enter_writer(&self, now: Tick, head: &[u8]) {
         self.writers.fetch_add(1, Ordering::Relaxed);
         self.enter(now, head);
     }
 
-    /// A call begins. `head` is the request as it came, from its first byte.
+    /// Begins a call. `head` is the request as it arrived, from its first byte.
     ///
-    /// A copy, because what it is of belongs to the caller: eight loads and stores of a head that is long enough.
+    /// The request line is copied, because it belongs to the caller. That takes eight loads and stores if the head is
+    /// long enough.
     #[inline]
     pub(crate) fn enter(&self, now: Tick, head: &[u8]) {
-        // It is odd already when the last call has unwound past its end.
+        // The number is already odd if the last call ended by unwinding.
         let turn = (self.turn.load(Ordering::Relaxed) + 1) | 1;
-        // Who sees a word of this call sees that the last one is over.
+        // A reader that sees a word of this call also sees that the last call has ended.
         fence(Ordering::Release);
         match head.first_chunk::<LINE_BYTES>() {
             Some(start) => self.write(start),
@@ -77,7 +79,7 @@ impl Post {
         }
     }
 
-    /// What is behind the last whole word is the end of a head, and of no path.
+    /// The bytes after the last whole word are the end of a head, and not part of a path.
     fn write_short(&self, head: &[u8]) {
         let words = head.as_chunks().0;
         for (at, word) in self.line.iter().enumerate() {
@@ -85,23 +87,23 @@ impl Post {
         }
     }
 
-    /// When the call in progress began, or the part of it that counts.
+    /// Returns when the current call began, or the part of it that counts.
     pub(crate) fn begun(&self) -> Tick {
         Tick(self.begun.load(Ordering::Relaxed))
     }
 
-    /// What the call in progress did before `from` does not count; that may be a time to come.
+    /// Excludes the time of the current call before `from`, which may be in the future.
     pub(crate) fn begin_again(&self, from: Tick) {
         self.begun.store(from.0, Ordering::Relaxed);
     }
 
-    /// The call is over.
+    /// Ends the call.
     #[inline]
     pub(crate) fn leave(&self) {
         self.turn.store(self.turn.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// The call in progress: its number, when it began, and its request line.
+    /// Returns the current call: its number, its start, and its request line.
     fn look(&self) -> Option<(u64, Tick, [u8; LINE_BYTES])> {
         let turn = self.turn.load(Ordering::Acquire);
         let begun = self.begun();
@@ -115,18 +117,18 @@ impl Post {
     }
 }
 
-/// All posts of a server.
+/// All slots of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     posts: Mutex<Vec<Weak<Post>>>,
-    /// Calls at posts that are gone.
+    /// Number of calls in slots that were dropped.
     before: Arc<AtomicU64>,
-    /// The most calls that anybody was told of.
+    /// Highest number of calls that was returned so far.
     told: AtomicU64,
 }
 
 impl Watchdog {
-    /// A post for the calling thread. It is forgotten when its owner drops it.
+    /// Returns a slot for the calling thread. It is removed when its owner drops it.
     pub(crate) fn post(&self) -> Arc<Post> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let (turn, told, writers, begun, line) = Default::default();
@@ -139,11 +141,11 @@ impl Watchdog {
         post
     }
 
-    /// How many calls there were at all posts.
+    /// Returns the number of calls in all slots.
     pub(crate) fn calls(&self) -> u64 {
         let before = self.before.load(Ordering::Relaxed);
         let calls = before + self.all().iter().map(|post| post.calls()).sum::<u64>();
-        // One that is dropped just now may be in neither; nobody shall see the number fall.
+        // A slot that is being dropped may be counted in neither place, and the number must not fall.
         self.told.fetch_max(calls, Ordering::Relaxed).max(calls)
     }
 
@@ -153,7 +155,7 @@ impl Watchdog {
     }
 }
 
-/// The life of the watchdog's thread: until the server cuts its connections.
+/// Runs the watchdog's thread until the server cuts its connections.
 pub(crate) fn watch(cx: &Context) {
     let patience = cx.warn_after;
     let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
@@ -179,7 +181,7 @@ pub(crate) fn watch(cx: &Context) {
     }
 }
 
-/// Method and path: the query may hold what no log should.
+/// Returns method and path. The query may contain data that must not be logged.
 fn shown(line: &[u8]) -> String {
     let line = line.strip_prefix(b"\r\n").unwrap_or(line);
     let target = line.iter().position(|byte| *byte == b' ').map_or(line.len(), |space| space + 1);
@@ -190,7 +192,7 @@ fn shown(line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! What a post is told is what the watchdog sees.
+    //! Tests that the watchdog sees what a slot publishes.
 
     use super::*;
 
@@ -233,7 +235,7 @@ mod tests {
             post.leave();
         }
         assert_eq!(watchdog.calls(), 3);
-        // It unwinds.
+        // The call unwinds.
         gone.enter(Tick(1), b"");
         drop(gone);
         assert_eq!(watchdog.calls(), 4);
