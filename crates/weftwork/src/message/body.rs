@@ -1,4 +1,4 @@
-//! A request's body: read at the handler's pace, bounded, from the connection's own buffer.
+//! Body of a request: read at the handler's pace, within limits, from the connection's own buffer.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -12,28 +12,28 @@ use super::exchange::Exchange;
 use super::problem::Problem;
 use crate::error::Blame;
 
-/// Why a body could not be read. Each has the status that answers it.
+/// Why a body could not be read. Each variant has the status of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The body is larger than the limit, in bytes: 413. See [`Body::limit`] and the setting `body_bytes_max`.
     TooLarge {
-        /// The limit that it passed.
+        /// The exceeded limit.
         limit: u64,
     },
-    /// It paused for longer than `body_idle_timeout`, or came slower than `rate_bytes_min`: 408.
+    /// The body paused for longer than `body_idle_timeout`, or arrived slower than `rate_bytes_min`: 408.
     Timeout,
-    /// The client went away in the middle of it: 400, which nobody sees.
+    /// The client disconnected before the end of the body: 400, which is never seen.
     Disconnected,
-    /// Its framing is wrong (a bad chunk, say): the status of the fault.
+    /// The framing is malformed (for example, a bad chunk). The status is that of the fault.
     Malformed(Fault),
     /// [`Body::text`] found bytes that are not UTF-8: 400.
     NotUtf8,
-    /// [`Body::json`] could not make a value of it: 400, with the place in the text.
+    /// [`Body::json`] could not parse the body: 400, with the position in the text.
     NotJson(String),
-    /// It is not what its `Content-Encoding` says: 400.
+    /// The body does not match its `Content-Encoding`: 400.
     NotDecodable {
-        /// The coding.
+        /// The content coding.
         coding: &'static str,
     },
     /// Its compressed form stands for far more than it is itself (a decompression bomb): 413.
@@ -41,23 +41,23 @@ pub enum BodyError {
         /// Bytes that one compressed byte may become.
         ratio_max: u64,
     },
-    /// Its `Content-Type` is not `multipart/form-data` with a boundary: 415.
+    /// The `Content-Type` is not `multipart/form-data` with a boundary: 415.
     NotMultipart,
-    /// It is a form that breaks the rules, or ends before it is over: 400, with what is wrong.
+    /// The form is malformed or incomplete: 400, with the reason.
     MultipartMalformed(String),
     /// A form has more of something than is allowed: 413.
     PastLimit {
         /// The knob, a field of `MultipartLimits`.
         limit: &'static str,
-        /// Its value.
+        /// The value of the limit.
         value: u64,
     },
-    /// A field of a form, a file or not, is larger than is allowed: 413. The [`Problem`](crate::Problem) names it, in the member
-    /// `field`.
+    /// A field of a form, or a file, is larger than allowed: 413. The [`Problem`](crate::Problem) names the field in
+    /// the member `field`.
     FieldTooLarge {
-        /// Its name, as the client has sent it.
+        /// Name of the field, as the client sent it.
         field: String,
-        /// The limit that it passed, in bytes.
+        /// The exceeded limit, in bytes.
         limit: u64,
     },
     /// The server was told to stop at once: 503.
@@ -70,12 +70,12 @@ pub enum BodyError {
     ReadBefore,
     /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
     Overload,
-    /// The socket failed: 400, which nobody sees.
+    /// The socket failed: 400, which is never seen.
     Socket(io::ErrorKind),
 }
 
 impl BodyError {
-    /// The status that tells the client.
+    /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             BodyError::TooLarge { .. }
@@ -103,14 +103,14 @@ impl BodyError {
         }
     }
 
-    /// The problem that it is, where that says more than its text.
+    /// Returns the problem, if it says more than the text of the error.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let BodyError::FieldTooLarge { field, .. } = self else { return None };
         Some(Problem::new(self.status()).detail(self.to_string()).with("field", field))
     }
 }
 
-/// What the client is told: without the names of settings, which are for the log.
+/// Formats the text for the client. It does not name settings, which are only for the log.
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,7 +151,7 @@ impl fmt::Display for BodyError {
     }
 }
 
-/// More of what than is allowed, in the words of the client.
+/// Describes the exceeded limit to the client.
 fn past_limit(f: &mut fmt::Formatter<'_>, limit: &str, value: u64) -> fmt::Result {
     match limit {
         "parts_max" => write!(f, "more than {value} parts"),
@@ -187,15 +187,15 @@ impl From<BodyError> for io::Error {
     }
 }
 
-/// Room that is made for a body at a time, at least.
+/// Minimum space that is reserved for a body at a time.
 const GROWTH_BYTES: usize = 8 << 10;
 
-/// How much of a body may be read, how much was, and why no more could be.
+/// Limit of a body, the bytes read so far, and why no more could be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
     pub(crate) limit: u64,
     pub(crate) taken: u64,
-    /// Whoever has read it has seen its end.
+    /// Whether the reader has seen the end of the body.
     pub(crate) is_over: bool,
     pub(crate) failed: Option<BodyError>,
 }
@@ -205,17 +205,17 @@ impl Quota {
         Quota { limit, taken: 0, is_over: false, failed: None }
     }
 
-    /// How much may still be read.
+    /// Returns how many bytes may still be read.
     pub(crate) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.taken)
     }
 }
 
-/// The body of a [`Request`](super::Request), which implements [`Read`] and [`BufRead`].
+/// Body of a [`Request`](super::Request). Implements [`Read`] and [`BufRead`].
 ///
-/// It waits for the client where it must; the deadlines of [`Settings`](crate::Settings) bound every wait.
-/// A client that asked for `100 Continue` gets it at the first read. What a handler leaves unread is dropped
-/// by the connection, or ends it when there is too much of it.
+/// A read waits for the client if necessary. The deadlines of [`Settings`](crate::Settings) limit every wait. A client
+/// that expects `100 Continue` gets it at the first read. If the handler leaves bytes unread, the connection drops
+/// them, or closes if there are too many.
 pub struct Body<'r> {
     exchange: &'r mut dyn Exchange,
 }
@@ -225,28 +225,28 @@ impl<'r> Body<'r> {
         Body { exchange }
     }
 
-    /// Replaces the limit for this body, in bytes; `u64::MAX` lifts it. The default is the setting
-    /// `body_bytes_max` (2 MiB).
+    /// Replaces the limit for this body, in bytes. `u64::MAX` removes the limit. Default: the setting `body_bytes_max`
+    /// (2 MiB).
     #[must_use]
     pub fn limit(self, bytes: u64) -> Body<'r> {
         self.exchange.quota_mut().limit = bytes;
         self
     }
 
-    /// The whole rest of the body.
+    /// Reads the rest of the body.
     ///
     /// # Errors
-    /// Every [`BodyError`] but `NotUtf8` and `NotJson`.
+    /// Every [`BodyError`] except `NotUtf8` and `NotJson`.
     pub fn bytes(mut self) -> Result<Bytes, BodyError> {
         let expected = self.exchange.body_left().unwrap_or(0).min(self.exchange.quota().limit);
-        // A length is only a promise: room is made for 64 KiB of it, the rest as it comes.
+        // The declared length is only a promise. So 64 KiB are reserved at first, and more as bytes arrive.
         let mut all = Vec::with_capacity(usize::try_from(expected).unwrap_or(0).min(64 << 10));
-        // Its error is returned as it is, and nobody hides it.
+        // The original error is returned, unchanged.
         while self.try_append_to(&mut all)? > 0 {}
         Ok(all.into())
     }
 
-    /// Adds what has come to `all`, after a wait if need be. 0: the body is over.
+    /// Appends available bytes to `all`, after a wait if necessary. 0 means the end of the body.
     pub(super) fn append_to(&mut self, all: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.try_append_to(all).map_err(|error| self.fail(error))
     }
@@ -268,17 +268,17 @@ impl<'r> Body<'r> {
         Ok(count)
     }
 
-    /// The whole rest of the body, as text.
+    /// Reads the rest of the body as text.
     ///
     /// # Errors
-    /// As [`bytes`](Body::bytes), and [`BodyError::NotUtf8`].
+    /// See [`bytes`](Body::bytes). Or [`BodyError::NotUtf8`].
     pub fn text(self) -> Result<String, BodyError> {
         String::from_utf8(self.bytes()?.into()).map_err(|_| BodyError::NotUtf8)
     }
 
-    /// The whole rest of the body, read as JSON, whatever its `Content-Type` says: a page of another site can send such a
-    /// body without a preflight. The argument [`Json`](crate::Json) asks for a type of JSON, and its problem names the field
-    /// that was wrong.
+    /// Parses the rest of the body as JSON, whatever its `Content-Type` is. Note that a page of another site can send
+    /// such a body without a preflight. The argument [`Json`](crate::Json) requires a JSON type, and its problem names
+    /// the invalid field.
     ///
     /// # Errors
     /// As [`bytes`](Body::bytes); [`BodyError::NotJson`] with line, column and cause; and [`BodyError::ReadBefore`].
@@ -294,13 +294,13 @@ impl<'r> Body<'r> {
 
     pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {
         match self.look() {
-            // It is there already.
+            // The bytes are already in the buffer.
             Ok(()) => self.exchange.fill(),
             Err(error) => Err(self.fail(error)),
         }
     }
 
-    /// Sees to it that a part is there that may be read, or the end.
+    /// Waits until bytes that may be read are available, or the end of the body.
     fn look(&mut self) -> Result<(), BodyError> {
         self.check_length()?;
         let room = self.exchange.quota().left();
@@ -312,13 +312,13 @@ impl<'r> Body<'r> {
         Ok(())
     }
 
-    /// Whether a part is there, or the end, now or within `patience`.
+    /// Returns whether bytes or the end are available now or within `patience`.
     pub(crate) fn comes_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
         let comes = self.check_length().and_then(|()| self.exchange.fills_within(patience));
         comes.map_err(|error| self.fail(error))
     }
 
-    /// Of a length that is known, nothing is waited for that may not be read.
+    /// If the length is known, the server does not wait for bytes above the limit.
     fn check_length(&self) -> Result<(), BodyError> {
         let room = self.exchange.quota().left();
         if self.exchange.body_left().is_some_and(|left| left > room) {
@@ -327,12 +327,12 @@ impl<'r> Body<'r> {
         Ok(())
     }
 
-    /// Some of it is gone.
+    /// Returns whether a part of the body was already read.
     pub(crate) fn has_been_read(&self) -> bool {
         self.exchange.quota().taken > 0
     }
 
-    /// Notes why the body is not read to its end.
+    /// Records why the body is not read to its end.
     #[cold]
     pub(crate) fn fail(&mut self, error: BodyError) -> BodyError {
         self.exchange.quota_mut().failed = Some(error.clone());
@@ -348,7 +348,7 @@ impl<'r> Body<'r> {
         BodyError::TooLarge { limit }
     }
 
-    /// A line of the log about this body.
+    /// Logs a line about this body.
     pub(crate) fn tell(&self, what: fmt::Arguments<'_>) {
         self.exchange.tell(format_args!("{what}, at {}", self.exchange.asked()));
     }

@@ -1,4 +1,4 @@
-//! A request whose body comes compressed, seen as if it did not.
+//! Presents a request with a compressed body as if the body were not compressed.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -17,29 +17,29 @@ use super::response::{Payload, Response};
 use super::room::with_room;
 use super::writer::BodyWriter;
 
-/// Decoded bytes are made in parts of this size.
+/// Size of the parts in which decoded bytes are produced.
 const PART_BYTES: usize = 16 << 10;
-/// The first decoded bytes are free: a small text may well be a thousand times its compressed form.
+/// Decoded bytes that are always allowed, because a small text may be a thousand times as long as its compressed form.
 const RATIO_FREE_BYTES: u64 = 64 << 10;
 
-/// Undoes one content coding, step by step.
+/// Decodes a content coding, step by step.
 pub(crate) trait Decoder: Send {
-    /// Its name in `Content-Encoding`.
+    /// Name in `Content-Encoding`.
     fn coding(&self) -> &'static str;
-    /// Takes some of `input` and makes some of `output`: how much of each. `None`: this is not the coding.
+    /// Decodes a part of `input` into `output`, and returns how much of each. Returns `None` if the data is malformed.
     fn step(&mut self, input: &[u8], output: &mut [u8]) -> Option<(usize, usize)>;
-    /// The input may end here.
+    /// Returns whether the input may end here.
     fn is_whole(&self) -> bool;
 }
 
-/// How far the decoding of a body has got, and what is to be seen of its head meanwhile.
+/// State of decoding a body, and the view of its head.
 pub(crate) struct Decoding {
     decoder: Box<dyn Decoder>,
     ratio_max: u64,
     head: Option<Head>,
     part: Vec<u8>,
     ready: Range<usize>,
-    /// The decoder filled its part: there may be more without more input.
+    /// Whether the decoder filled its last part, so that more output may exist without more input.
     pending: bool,
     taken: u64,
     made: u64,
@@ -65,7 +65,7 @@ impl Decoding {
         }
     }
 
-    /// Has `req` answered by somebody who sees its body decoded, also while a response is streamed.
+    /// Runs a handler that sees the body of `req` decoded, also while a response is streamed.
     pub(crate) fn run(
         mut self,
         req: &mut Request<'_>,
@@ -75,7 +75,7 @@ impl Decoding {
         let (deadline, notes) = (req.deadline, taken_notes(req));
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
         let mut inner = Request { exchange: &mut decoded, deadline, notes };
-        // Middleware around this learns from the request also when a handler panics.
+        // Outer middleware reads this from the request, even after the handler has panicked.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
         let (deadline, notes) = (inner.deadline, taken_notes(&mut inner));
         (req.deadline, req.notes) = (deadline, notes);
@@ -92,7 +92,7 @@ impl Decoding {
         while self.ready.is_empty() && !self.ended {
             let input = if self.pending { &[][..] } else { below.fill()? };
             if input.is_empty() && !self.pending {
-                // A body without a byte is nothing in every coding.
+                // An empty body is empty in every coding.
                 if self.taken > 0 && !self.decoder.is_whole() {
                     return Err(self.not_decodable());
                 }
@@ -121,8 +121,8 @@ impl Decoding {
         Ok(())
     }
 
-    /// Both ways: a body that grows without end, and one that never grows (empty members, skippable frames)
-    /// and so never meets the limit on what is read of it.
+    /// Limits both kinds of attack: a body that expands without end, and a body that never expands (empty members,
+    /// skippable frames) and so never meets the limit on reading.
     fn check_ratio(&self) -> Result<(), BodyError> {
         if self.made > RATIO_FREE_BYTES && self.made / self.ratio_max > self.taken {
             return Err(BodyError::Bomb { ratio_max: self.ratio_max });
@@ -138,11 +138,12 @@ impl Decoding {
     }
 }
 
-/// What is of the coded bytes. Digests are, also that of the representation, which is coded (RFC 9530 section 3).
+/// Returns whether a field describes the coded bytes. Digests do, including that of the representation, which is coded
+/// (RFC 9530 section 3).
 const STALE: [&str; 6] =
     ["content-encoding", "content-length", "content-digest", "repr-digest", "digest", "content-md5"];
 
-/// For a view of the same request with another head: all but its map of headers.
+/// Copies the data of the request for a view with another head, without its map of headers.
 fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {
     let mut notes = std::mem::take(&mut req.notes);
     if let Some(notes) = notes.get_mut() {
@@ -151,7 +152,7 @@ fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {
     notes
 }
 
-/// The head without the fields that are no longer true of the body.
+/// Builds the head without the fields that do not apply to the decoded body.
 fn decoded_head(req: &Request<'_>) -> Head {
     let (head, bytes) = req.exchange.head();
     let mut decoded = head.clone();
@@ -163,7 +164,7 @@ fn is_stale(name: &[u8]) -> bool {
     STALE.iter().any(|stale| name.eq_ignore_ascii_case(stale.as_bytes()))
 }
 
-/// The exchange that sees the decoded body.
+/// Exchange that presents the decoded body.
 struct Decoded<'a> {
     state: &'a mut Decoding,
     below: &'a mut dyn Exchange,
@@ -196,7 +197,7 @@ impl Exchange for Decoded<'_> {
         ready.start = (ready.start + count).min(ready.end);
     }
 
-    /// Nobody knows before it is decoded.
+    /// The length is unknown before decoding.
     fn body_left(&self) -> Option<u64> {
         None
     }

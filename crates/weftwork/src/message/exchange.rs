@@ -1,4 +1,4 @@
-//! What a request in progress needs from the connection beneath it.
+//! Interface between a request in progress and its connection.
 
 use std::any::Any;
 use std::fmt;
@@ -13,34 +13,35 @@ use super::body::{BodyError, Quota};
 use super::client::Source;
 use super::handler::Asked;
 
-/// One request and its response, as the connection serves them. A trait, so that this floor does not know
-/// the one above. The connection implements it; what decodes a body, or filters a stream, stands in front of that.
+/// A request and its response, as the connection serves them. This is a trait, so that this layer does not depend on
+/// the layer above. The connection implements it. Decoders of bodies and filters of streams wrap it.
 pub(crate) trait Exchange {
-    /// The parsed head, and the bytes that its spans point into.
+    /// Returns the parsed head, and the bytes to which its spans refer.
     fn head(&self) -> (&Head, &[u8]);
-    /// The other end of the socket; none for Unix sockets.
+    /// Returns the address of the peer. Unix sockets have none.
     fn peer_addr(&self) -> Option<SocketAddr>;
-    /// Who hands the request on, and the settings that say whether that one is believed about the client.
+    /// Returns who sent the request, and the settings that say whether it is trusted.
     fn source(&self) -> Source<'_>;
-    /// What time it is, by the clock of the deadlines.
+    /// Returns the time of the clock of the deadlines.
     fn now(&self) -> Instant;
-    /// Until when an answer makes sense, as far as the settings say.
+    /// Returns the deadline of the request from the settings.
     fn deadline(&self) -> Option<Instant>;
-    /// The client has ended its side, or the connection is broken. Found without waiting.
+    /// Returns whether the client has closed its side or the connection is broken. Does not wait.
     fn client_gone(&self) -> bool;
-    /// Our end of it.
+    /// Returns the local address.
     fn local_addr(&self) -> Option<SocketAddr>;
-    /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.
+    /// Returns payload that is available and not consumed, after a wait if necessary. Empty means the end of the body.
     fn fill(&mut self) -> Result<&[u8], BodyError>;
-    /// Whether `fill` would give something, or the end, now or within `patience`. Who cannot tell leaves the wait to `fill`.
+    /// Returns whether `fill` would return something now or within `patience`. An implementation that cannot tell
+    /// leaves the wait to `fill`.
     fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
         let _ = patience;
         Ok(true)
     }
-    /// Takes the first `count` bytes of what `fill` gave.
+    /// Consumes the first `count` bytes of what `fill` returned.
     fn consume(&mut self, count: usize);
-    /// Takes payload that has come, after a wait if need be, into the room that `into` has, and there must be some.
-    /// 0: the body is over.
+    /// Reads payload into the spare capacity of `into`, which must not be zero, after a wait if necessary. 0 means the
+    /// end of the body.
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         let part = self.fill()?;
         let count = part.len().min(into.capacity() - into.len());
@@ -48,35 +49,36 @@ pub(crate) trait Exchange {
         self.consume(count);
         Ok(count)
     }
-    /// Bytes of the body that were not given out yet, when its head said how many there are.
+    /// Returns how many bytes of the body were not returned yet, if the head declares a length.
     fn body_left(&self) -> Option<u64>;
-    /// How much of the body may be read, by the handler and by the writer of its response together.
+    /// Returns the limit of the body. The handler and the writer of its response share it.
     fn quota(&self) -> &Quota;
-    /// The same, to count and to change.
+    /// Returns the same limit, to count and to change.
     fn quota_mut(&mut self) -> &mut Quota;
-    /// Fields behind a chunked body that was read to its end.
+    /// Returns the trailer fields of a chunked body that was read to its end.
     fn trailers(&self) -> &[(HeaderName, HeaderValue)];
     /// Sends a 1xx response at once.
     fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()>;
-    /// Takes a part of a streamed response body; waits when the peer is slow.
+    /// Writes a part of a streamed response body. Waits if the peer is slow.
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
-    /// Takes fields to be sent behind a streamed body. False: they cannot be sent to this client.
+    /// Adds trailer fields to a streamed body. Returns false if they cannot be sent to this client.
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool>;
-    /// What a request is answered with whose handler has panicked so. None: it will not be answered.
+    /// Returns the status of the response if the handler panics. Returns None if there will be no response.
     fn status_of_panic(&self, panic: &(dyn Any + Send)) -> Option<StatusCode>;
-    /// Something of the response is written, or it will not be: it is too late for another one.
+    /// Returns whether a part of the response was written, or no response will be written. It is then too late for
+    /// another response.
     fn has_begun(&self) -> bool;
-    /// Sends all that was written, and waits until the kernel has it.
+    /// Sends everything that was written, and waits until the kernel has accepted it.
     fn flush(&mut self) -> io::Result<()>;
-    /// Lets time pass, after a flush. False: the server has begun to stop. An error: the client has gone.
+    /// Pauses after a flush. Returns false if the server has begun to stop, and an error if the client has gone.
     fn pause(&mut self, patience: Duration) -> io::Result<bool>;
-    /// The setting of that name.
+    /// Returns the value of this setting.
     fn heartbeat(&self) -> Duration;
-    /// The server has been told to stop.
+    /// Returns whether the server was told to stop.
     fn is_stopping(&self) -> bool;
-    /// From now on lines of the log about this request end with `id`, also when its handler has panicked.
+    /// Appends `id` to later log lines about this request, even after its handler has panicked.
     fn identify(&mut self, id: &str);
-    /// A line of the log about what the client has done: clients can do that at any rate, and the log has few of them.
+    /// Logs a line about the client. Clients can cause any number of such lines, so only a few are logged.
     fn tell(&self, line: fmt::Arguments<'_>);
 
     /// What was asked for, for such lines.
@@ -86,7 +88,7 @@ pub(crate) trait Exchange {
     }
 }
 
-/// What an exchange that stands in front of another one, its `below`, never changes.
+/// Methods that a wrapping exchange forwards to the inner exchange, `below`.
 macro_rules! forward_the_rest {
     () => {
         fn peer_addr(&self) -> Option<std::net::SocketAddr> {
@@ -156,33 +158,33 @@ macro_rules! forward_the_rest {
 }
 pub(super) use forward_the_rest;
 
-/// A connection that was taken over, as both halves of it see it.
+/// An upgraded connection, shared by its two halves.
 pub(crate) trait Line: Send + Sync {
-    /// The other end of the socket; none for Unix sockets.
+    /// Returns the address of the peer. Unix sockets have none.
     fn peer_addr(&self) -> Option<SocketAddr>;
-    /// Reads once, after a wait if need be. 0: the peer has ended its side. The first read that would wait while
-    /// the server stops fails, and sets `told`.
+    /// Reads once, after a wait if necessary. 0 means that the peer has closed its side. The first read that would wait
+    /// while the server stops fails, and sets `told`.
     fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize>;
-    /// Writes at least one byte, after a wait if need be.
+    /// Writes at least one byte, after a wait if necessary.
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize>;
-    /// How long a write may wait for the peer has changed, and with it how long the kernel waits.
+    /// Applies a changed write timeout to the kernel.
     fn limit_unread(&self, write_timeout: Option<Duration>);
-    /// Ends our side.
+    /// Closes the write side.
     fn shutdown_write(&self);
-    /// Ends both sides.
+    /// Closes both sides.
     fn cut(&self);
-    /// The server has begun to stop.
+    /// Returns whether the server has begun to stop.
     fn is_stopping(&self) -> bool;
-    /// The server's drain deadline has passed.
+    /// Returns whether the server's drain deadline has passed.
     fn is_closing(&self) -> bool;
-    /// The setting of that name.
+    /// Returns the value of this setting.
     #[cfg(feature = "websocket")]
     fn heartbeat(&self) -> Duration;
-    /// The setting of that name.
+    /// Returns the value of this setting.
     #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration;
 
-    /// Its end was waited for.
+    /// Records that the end was waited for.
     #[cfg(feature = "websocket")]
     fn note_linger(&self) {}
 }

@@ -1,4 +1,4 @@
-//! How does an error that a handler returned get into the log, with the request that it is about?
+//! Logs the error that a handler returned, together with its request.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use super::request::Request;
 use super::response::{Payload, Response};
 use crate::error::{Error, OneLine};
 
-/// What a client is told of a failure, and what only the log is told.
+/// Error of a handler for the log, with the response for the client.
 pub(crate) struct Failed {
     error: Error,
     pub(super) said: Bytes,
@@ -26,7 +26,7 @@ impl Failed {
     }
 }
 
-/// Nobody shall lose it: where something else is answered in its place, it is logged all the same.
+/// Logs the error if another response replaces this one, so that no error is lost.
 impl Drop for Failed {
     fn drop(&mut self) {
         if !self.is_logged {
@@ -36,9 +36,9 @@ impl Drop for Failed {
 }
 
 impl Response {
-    /// The error that a handler returned, when it was not the client's fault: its response is 500, a
-    /// [`Problem`](crate::Problem) that tells nothing of the cause, and the log gets the error with its causes as soon as
-    /// the response is sent. For middleware that reports errors elsewhere, or that answers with a page of its own:
+    /// Returns the error that the handler returned, if the client is not to blame. The response is 500 with a
+    /// [`Problem`](crate::Problem) that reveals no cause. The log gets the error with its causes after the response was
+    /// sent. This is for middleware that reports errors elsewhere, or that sends a page of its own.
     /// [`with_body`](Response::with_body) keeps the error for the log.
     ///
     /// ```
@@ -62,7 +62,7 @@ impl Response {
         }
     }
 
-    /// What answers for an error of ours.
+    /// Returns the response for an error of the server.
     pub(super) fn failed(error: Error) -> Response {
         let failed = Failed { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
         Response { payload: Payload::Failed(Box::new(failed)), ..Response::server_error() }
@@ -70,8 +70,9 @@ impl Response {
 }
 
 impl Request<'_> {
-    /// What a handler made of this request. Where its body could not be read in the way of `std::io`, an error of the handler is about
-    /// that, and has that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
+    /// Runs the handler. If its body could not be read through `std::io`, an error of the handler is about that, and
+    /// gets that status. Of an `io::Error` inside another error only its sources are visible, so parsers hide the
+    /// [`BodyError`] in it.
     #[inline]
     pub(crate) fn blame(&self, response: &mut Response) {
         if let Payload::Failed(failed) = &mut response.payload
@@ -92,7 +93,7 @@ impl Request<'_> {
 
 #[cfg(all(test, feature = "json"))]
 mod tests {
-    //! Whose fault is it, where a parser reads the body and hides why it could not?
+    //! Tests the blame for an error if a parser reads the body and hides why it failed.
 
     use http::StatusCode;
 
@@ -126,7 +127,7 @@ mod tests {
         Ok(parsed?.0)
     }
 
-    /// It got the error, and went on.
+    /// The handler got the error and continued.
     #[test]
     fn what_fails_of_a_handler_that_does_without_the_body_is_its_own() {
         fn tolerant(req: &mut Request<'_>) -> Result<String> {

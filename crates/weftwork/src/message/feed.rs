@@ -1,8 +1,8 @@
-//! What a connection is to send, when other threads bring it: a bounded queue that the engine empties.
+//! A bounded queue of messages that other threads send to a connection.
 //!
-//! A response with a [`Feed`] holds no thread and, while nothing is to be sent, no buffer. Whoever has the
-//! [`FeedSender`] brings messages from any thread; the event loop of the connection sends them. Messages are
-//! [`Bytes`]: the same one brought to ten thousand clients is in memory once.
+//! A response with a [`Feed`] holds no thread, and no buffer while there is nothing to send. Any thread can send
+//! messages through the [`FeedSender`], and the connection's event loop writes them. Messages are [`Bytes`], so a
+//! message for ten thousand clients is in memory once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,13 +13,14 @@ use http::{HeaderValue, StatusCode};
 
 use super::response::{Lasting, Payload, Response};
 
-/// How much may wait for one client, and what happens past that.
+/// Limits of the queue of one client, and the action when they are exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedLimits {
-    /// Messages that may wait. Default 4,096: what bounds a queue are its bytes, and this its places, of 32 bytes each.
-    /// It has to hold what is brought while the client's loop is busy elsewhere, or a burst cuts clients that are well.
+    /// Maximum number of waiting messages. Default: 4,096. The main limit of a queue is its bytes. Each message also
+    /// takes 32 bytes in the queue. The queue must hold what is sent while the client's loop is busy, or a burst
+    /// disconnects healthy clients.
     pub messages_max: usize,
-    /// Bytes that may wait, over all messages. Default 1 MiB. A message that is alone may be larger.
+    /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger.
     pub bytes_max: usize,
     /// What happens when one more would pass either. Default [`Overflow::Disconnect`].
     pub overflow: Overflow,
@@ -31,19 +32,19 @@ impl Default for FeedLimits {
     }
 }
 
-/// A queue that has been longer gives its places back when it is empty.
+/// Length above which a queue frees its memory when it becomes empty.
 const PLACES_KEPT: usize = 64;
 
-/// What happens to a client that takes its messages more slowly than they come.
+/// Action for a client that reads its messages more slowly than they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// The messages that have waited longest are dropped: the client misses some and gets the newest.
     DropOldest,
-    /// The client is disconnected: one that gets everything or nothing can come again and say where it was.
+    /// Disconnects the client. A client that needs all messages can reconnect and say where it was.
     Disconnect,
 }
 
-/// The client has gone, was disconnected, or the feed was closed: nothing that is brought is sent any more.
+/// The client has gone or was disconnected, or the feed was closed. Messages are no longer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedClosed;
 
@@ -55,18 +56,18 @@ impl fmt::Display for FeedClosed {
 
 impl std::error::Error for FeedClosed {}
 
-/// The receiving end of a feed: the connection's. See [`Response::feed`].
+/// Receiving end of a feed, for the connection. See [`Response::feed`].
 pub struct Feed {
     core: Arc<Core>,
-    /// Sent before what is brought.
+    /// Bytes to send before the messages.
     backlog: VecDeque<Bytes>,
-    /// Sent when nothing else was, for the time of the setting `heartbeat`.
+    /// Message to send after a silence of the setting `heartbeat`.
     heartbeat: Option<Bytes>,
     /// Sent last when the server stops.
     farewell: Option<Bytes>,
 }
 
-/// The sending end of a feed. Clones send to the same client; when the last is dropped, the feed is closed.
+/// Sending end of a feed. Clones send to the same client. When the last clone is dropped, the feed is closed.
 pub struct FeedSender {
     core: Arc<Core>,
 }
@@ -81,44 +82,44 @@ struct State {
     bytes: usize,
     senders: usize,
     end: End,
-    /// Whom to wake when something happens. Set by the connection when it has nothing left to do.
+    /// Connection to wake on the next event. The connection sets it when it has nothing left to do.
     waiter: Option<(Arc<dyn Wakes>, usize)>,
-    /// It has still to send what it has: only that it is cut off is news.
+    /// Whether the connection still has bytes to send. Then only a disconnect wakes it.
     waits_for_cut: bool,
-    /// It was cut off because more waited for its client than may.
+    /// Whether the client was disconnected because too much waited for it.
     overflowed: bool,
-    /// What was brought last ends this side: the client has only to answer that.
+    /// Whether the last message closes this side. The client then only has to confirm.
     is_last_said: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// What waits is sent, nothing more is taken.
+    /// Waiting messages are sent, and no more are accepted.
     Closed,
     /// Nothing is sent any more.
     Cut,
 }
 
-/// How a waiting connection is reached from other threads: by the key that it gave.
+/// Wakes a waiting connection from other threads, by the key that it gave.
 pub(crate) trait Wakes: Send + Sync {
     fn wake(&self, key: usize);
 }
 
-/// What a feed has for its connection.
+/// Next thing that a feed has for its connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pulled {
     Message(Bytes),
     /// Nothing now.
     Nothing,
-    /// Nothing any more: all was sent.
+    /// The end. Everything was sent.
     End,
-    /// The client is to be cut off.
+    /// The client must be disconnected.
     Cut,
 }
 
 impl Feed {
-    /// A feed for one client, and the end that brings it messages.
+    /// Creates a feed for one client, and its sending end.
     pub fn new(limits: FeedLimits) -> (FeedSender, Feed) {
         let state = State {
             queue: VecDeque::new(),
@@ -135,23 +136,23 @@ impl Feed {
         (FeedSender { core }, feed)
     }
 
-    /// The same, and these are sent first. They do not count against the limits: a client that comes for what it has
-    /// missed would never get it if that were more than may wait.
+    /// Sends these messages first. They do not count against the limits, so that a reconnecting client can get more
+    /// missed messages than may wait.
     pub(crate) fn with_backlog(mut self, messages: impl Iterator<Item = Bytes>) -> Feed {
         self.backlog = messages.collect();
         self
     }
 
-    /// The same, and `message` is sent whenever nothing else was for the time of the setting `heartbeat`, so
-    /// that proxies keep the connection and a peer that is gone is noticed. On an upgraded connection
-    /// ([`Response::upgrade_fed`]) it is sent whenever nothing *came* for that time.
+    /// Sends `message` after each silence of the setting `heartbeat`. It keeps proxies from closing the connection, and
+    /// detects a peer that has gone. On an upgraded connection ([`Response::upgrade_fed`]), the silence is the time in
+    /// which nothing *arrived*.
     #[must_use]
     pub fn with_heartbeat(mut self, message: Bytes) -> Feed {
         self.heartbeat = Some(message);
         self
     }
 
-    /// The same, and `message` is sent last when the server stops.
+    /// Sends `message` last when the server stops.
     #[must_use]
     pub fn with_farewell(mut self, message: Bytes) -> Feed {
         self.farewell = Some(message);
@@ -179,7 +180,7 @@ impl Feed {
         }
     }
 
-    /// Has `wakes` woken at the next thing that happens. False: something has happened already.
+    /// Wakes `wakes` on the next event. Returns false if there is an event already.
     pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         let mut state = self.core.lock();
         let nothing = self.backlog.is_empty() && state.queue.is_empty() && state.end == End::Open;
@@ -189,7 +190,7 @@ impl Feed {
         nothing
     }
 
-    /// Has the connection woken when it is cut off, and by nothing else. False: it is already.
+    /// Wakes the connection only when it is disconnected. Returns false if it is disconnected already.
     pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         let mut state = self.core.lock();
         let is_cut = state.end == End::Cut;
@@ -199,7 +200,7 @@ impl Feed {
         !is_cut
     }
 
-    /// None: it is not cut.
+    /// Returns None if the client is not to be disconnected.
     pub(crate) fn why_cut(&self) -> Option<&'static str> {
         let state = self.core.lock();
         let why =
@@ -215,7 +216,7 @@ impl Feed {
         self.heartbeat.clone()
     }
 
-    /// The server stops: what waits is sent, then the farewell, then the end.
+    /// Records that the server stops. Waiting messages are sent, then the farewell, then the end.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let mut state = self.core.lock();
         if state.end == End::Open {
@@ -227,46 +228,47 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// The connection is over, whoever ended it.
+    /// Records that the connection has ended.
     fn drop(&mut self) {
         self.core.cut();
     }
 }
 
 impl FeedSender {
-    /// Brings a message to the client. It never waits; what happens to a client that is too slow is what
-    /// [`FeedLimits::overflow`] says. An empty message is none.
+    /// Sends a message to the client. Never waits. [`FeedLimits::overflow`] says what happens if the client is too
+    /// slow. An empty message is ignored.
     ///
     /// # Errors
-    /// [`FeedClosed`]: the client has gone, or has just been disconnected for being too slow.
+    /// [`FeedClosed`]: the client has gone, or was just disconnected because it is too slow.
     pub fn send(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
         self.core.bring(message.into(), false)
     }
 
-    /// Ends the response in good order, behind what waits.
+    /// Ends the response regularly, after the waiting messages.
     pub fn close(&self) {
         self.core.end(End::Closed);
     }
 
-    /// Disconnects the client at once; one that takes nothing, in the engine `workers`, when its `write_timeout` is over.
+    /// Disconnects the client at once. In the engine `workers`, a client that reads nothing is disconnected after its
+    /// `write_timeout`.
     pub fn cut(&self) {
         self.core.end(End::Cut);
     }
 
-    /// Brings what ends this side of the protocol that is spoken: nothing is taken behind it. Once the server stops and it is
-    /// sent, the client has the time of the setting `linger_timeout` to end its own.
+    /// Sends the message that closes this side of the protocol. No further messages are accepted. If the server stops
+    /// after the message was sent, the client has the time of the setting `linger_timeout` to close its side.
     #[cfg(feature = "websocket")]
     pub(crate) fn send_last(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
         self.core.bring(message.into(), true)
     }
 
-    /// Whether what is sent would reach nobody.
+    /// Returns whether a message would no longer reach the client.
     pub fn is_closed(&self) -> bool {
         let state = self.core.lock();
         state.end != End::Open || state.is_last_said
     }
 
-    /// Messages and bytes that wait for the client.
+    /// Returns the number of messages and bytes that wait for the client.
     pub fn waiting(&self) -> (usize, usize) {
         let state = self.core.lock();
         (state.queue.len(), state.bytes)
@@ -335,7 +337,7 @@ impl Core {
         drop(unsent);
     }
 
-    /// The connection is over: whom it had woken may be gone as well, with the descriptors that takes.
+    /// Drops the waker when the connection has ended, because it may hold descriptors.
     fn cut(&self) {
         let mut state = self.lock();
         let (unsent, waiter) = (state.cut(), state.waiter.take());
@@ -349,7 +351,7 @@ impl Core {
 }
 
 impl State {
-    /// What was not sent is to be dropped without the lock: it may be the user's, and ask for the lock as it goes.
+    /// Unsent messages are dropped without the lock, because their drop may run code of the user that takes the lock.
     #[must_use]
     fn cut(&mut self) -> VecDeque<Bytes> {
         self.end = End::Cut;
@@ -358,7 +360,7 @@ impl State {
     }
 }
 
-/// Wakes the connection, once it can have the lock.
+/// Wakes the connection after the lock was released.
 fn wake(mut state: MutexGuard<'_, State>) {
     if state.waits_for_cut && state.end != End::Cut {
         return;
@@ -371,11 +373,11 @@ fn wake(mut state: MutexGuard<'_, State>) {
 }
 
 impl Response {
-    /// 200 with a body that is what others bring to `feed`, until the feed is closed or the client goes.
+    /// Returns 200 with a body that is sent through `feed`, until the feed is closed or the client leaves.
     ///
-    /// The handler is done when it returns this. No thread and no buffer is held while nothing is sent, in
-    /// every engine but `workers`, where the connection keeps the thread that it has anyway. A client that ends its
-    /// sending side counts as gone.
+    /// The handler ends with this response. No thread and no buffer is held while there is nothing to send. In the
+    /// engine `workers`, the connection keeps the thread that it has anyway. A client that closes its sending side
+    /// counts as gone.
     ///
     /// ```
     /// use weftwork::{Feed, FeedLimits, Response};

@@ -1,4 +1,4 @@
-//! What answers requests, and what it lets the engine know beforehand.
+//! The trait of handlers, and what a handler tells the engine before it runs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::request::Request;
 use super::response::Response;
 use crate::error::Result;
 
-/// Answers requests. Every `Fn(&mut Request) -> R` is one, where `R` is an [`IntoResponse`].
+/// Answers requests. Every `Fn(&mut Request) -> R` is a handler, if `R` is an [`IntoResponse`].
 ///
-/// It is an ordinary function: it may wait for a database, a file, another server. Each engine deals with
-/// that in its own way; a handler never needs to know which one runs it.
+/// A handler is an ordinary function. It may wait for a database, a file, or another server. Each engine handles such
+/// waits in its own way, and a handler never needs to know which engine runs it.
 ///
 /// ```
 /// use weftwork::{Handler, Request, Response};
@@ -34,36 +34,36 @@ use crate::error::Result;
     note = "a function of typed arguments, as `Query<T>`, is made one by `handler(function)`, or by the `Router` that it is given to"
 )]
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. A panic costs this request a 500 and its connection, nothing else.
+    /// Answers a request. A panic closes the connection of this request with a 500, and affects nothing else.
     fn call(&self, req: &mut Request<'_>) -> Response;
 
-    /// Whether requests like this are known to wait or to be quick. Engines that lead an event loop use it
-    /// to give the loop away before the call rather than after some milliseconds of it.
+    /// Returns whether requests like this one are known to block or to be quick. If a request is known to block, an
+    /// event loop is handed off before the call, and not some milliseconds into it.
     ///
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         Blocking::Learn { route: asked.route() }
     }
 
-    /// The pattern of the route that takes such a request, `/users/{id}` say; none, if no route does. A handler without
-    /// routes, the default, takes whatever it gets: an empty text. Middleware asks by
+    /// Returns the pattern of the route for this request, such as `/users/{id}`, or None if no route matches. The
+    /// default, for handlers without routes, is an empty text, which matches everything. Middleware calls
     /// [`Next::pattern`](crate::Next::pattern).
     fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
         let _ = asked;
         Some(Cow::Borrowed(""))
     }
 
-    /// Asked once, before a server starts: whether it can answer at all. A router tells of routes that conflict.
-    /// That each [`State`](crate::State) is given by some router is looked at by the server itself.
+    /// Checks once before a server starts whether the handler can answer. A router reports conflicting routes. The
+    /// server itself checks that each [`State`](crate::State) is provided by a router.
     ///
     /// # Errors
-    /// It cannot; the server does not start.
+    /// The handler cannot answer, and the server does not start.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The states that it takes and does not bring along: routers around it have to. Whatever passes requests on to
-    /// other handlers tells theirs.
+    /// Returns the states that the handler extracts and does not provide. Routers around it must provide them. A
+    /// handler that passes requests on returns the needs of the inner handlers.
     #[doc(hidden)]
     fn needs(&self) -> Vec<Need> {
         Vec::new()
@@ -78,7 +78,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// What a request asks for, before its handler runs.
+/// Properties of a request before its handler runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     method: &'a Method,
@@ -90,12 +90,12 @@ impl<'a> Asked<'a> {
         Asked { method, path }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The path, still percent-encoded, without the query.
+    /// Returns the path without the query, still percent-encoded.
     pub fn path(&self) -> &'a str {
         std::str::from_utf8(self.path).unwrap_or_default()
     }
@@ -113,9 +113,9 @@ impl<'a> Asked<'a> {
         Asked { path, ..*self }
     }
 
-    /// The method and the path's first segment (16 bytes of it), spread over 64 bits.
+    /// Hashes the method and the first segment of the path (16 bytes of it) to 64 bits.
     ///
-    /// Clients choose paths, so they can make routes collide: all that wins them is a hand-off.
+    /// Clients choose paths, so they can make routes collide. The only effect is a hand-off.
     fn route(&self) -> u64 {
         let segment = before_slash(first_sixteen(self.path.get(1..).unwrap_or_default()));
         let method = u64::from(self.method.as_str().as_bytes()[0]) << 56;
@@ -124,8 +124,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Up to sixteen bytes as a number. Put together in registers: bytes that go through memory come back late when
-/// they are read at another width than they were written.
+/// Reads up to sixteen bytes as a number, in registers. Bytes that were written to memory are slow to read back at
+/// another width.
 fn first_sixteen(bytes: &[u8]) -> u128 {
     if let Some(whole) = bytes.first_chunk() {
         return u128::from_le_bytes(*whole);
@@ -139,8 +139,8 @@ fn first_sixteen(bytes: &[u8]) -> u128 {
     }
 }
 
-/// What is before the first `/` of sixteen bytes, found in all of them at once: the highest bit of a byte
-/// that is zero is the lowest one that a borrow can set.
+/// Returns the bytes before the first `/`, searching all sixteen at once. The highest bit of a zero byte is the lowest
+/// bit that a borrow can set.
 fn before_slash(bytes: u128) -> u128 {
     const ONES: u128 = u128::from_ne_bytes([1; 16]);
     let differs = bytes ^ (ONES * b'/' as u128);
@@ -157,17 +157,17 @@ impl std::fmt::Display for Asked<'_> {
     }
 }
 
-/// What is known of a route before its handler runs.
+/// Knowledge of a route before its handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {
-    /// Find out by watching. Requests of the same `route` (any well-spread number) are expected to be alike.
+    /// Unknown. The engine learns it. Requests with the same `route` (any well-spread number) are expected to be alike.
     Learn {
-        /// Names the route.
+        /// Number of the route.
         route: u64,
     },
-    /// It waits: give the loop away first.
+    /// Blocks. The engine hands off the loop before the call.
     Always,
-    /// It never waits: never give the loop away for it before it has proven otherwise.
+    /// Never blocks. The engine does not hand off the loop for it unless it has been seen to block.
     Never,
 }
 
@@ -209,7 +209,7 @@ impl Handler for Arc<dyn Handler> {
     }
 }
 
-/// A handler that says of itself that it waits: its first request does not have to find that out.
+/// Marks a handler that blocks, so that not even its first request delays others.
 ///
 /// ```
 /// use weftwork::{Request, blocks};
@@ -240,9 +240,9 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
     Blocks(handler)
 }
 
-/// A handler that is called when the head of a request is there, and not after some of its body: for uploads that
-/// are a conversation. The price is a thread that waits for a client, where the engine has no fiber for that. For one
-/// variant of an enum of routes it is the attribute `#[unbuffered]`.
+/// Calls the handler when the head has arrived, before any of the body. Use it for uploads with a dialog between client
+/// and server. The cost is a thread that waits for the client, unless the engine uses a fiber. For a variant of an enum
+/// of routes, use the attribute `#[unbuffered]`.
 ///
 /// ```
 /// use std::io::Write;
@@ -289,7 +289,7 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
 
 #[cfg(test)]
 mod tests {
-    //! Requests of one route are taken for alike, and others are not.
+    //! Tests that requests of one route count as alike, and others do not.
 
     use super::*;
 

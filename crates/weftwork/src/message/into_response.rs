@@ -1,4 +1,4 @@
-//! What a handler may return.
+//! Conversions of a handler's return value to a response.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::error::{Blame, Error};
     note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, or a `weftwork::Result` of one of these, whose `?` takes every error"
 )]
 pub trait IntoResponse {
-    /// Makes the response.
+    /// Converts the value to a response.
     fn into_response(self) -> Response;
 }
 
@@ -27,7 +27,7 @@ impl IntoResponse for Response {
     }
 }
 
-/// 204.
+/// The response is 204.
 impl IntoResponse for () {
     fn into_response(self) -> Response {
         Response::new(StatusCode::NO_CONTENT)
@@ -73,8 +73,8 @@ impl IntoResponse for Vec<u8> {
     }
 }
 
-/// The same with another status. Where what is to be sent has one of an error (4xx, 5xx), a success does not replace it: an `Err`,
-/// `None`, or JSON that could not be made is not 201.
+/// Replaces the status. A success does not replace an error status (4xx, 5xx). So an `Err`, `None`, or JSON that could
+/// not be serialized is not sent with 201.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     fn into_response(self) -> Response {
         let (status, response) = (self.0, self.1.into_response());
@@ -83,7 +83,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
-/// `None` is 404, with a [`Problem`].
+/// `None` becomes 404 with a [`Problem`].
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
         self.map_or_else(Response::not_found, T::into_response)
@@ -99,7 +99,8 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// The response that it is made of, or a [`Problem`]: the client reads what it did wrong; what we did wrong goes to the log.
+/// Becomes the response in the error, or a [`Problem`]. The client learns of its own mistakes. Errors of the server go
+/// to the log.
 impl IntoResponse for Error {
     fn into_response(mut self) -> Response {
         if let Some(response) = self.take_response() {

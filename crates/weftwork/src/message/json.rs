@@ -1,4 +1,4 @@
-//! JSON out of any value that serde can serialize.
+//! JSON responses from any value that serde can serialize.
 
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -10,14 +10,14 @@ use crate::error::Error;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A response with `value` as JSON; short for [`Response::json`].
+/// Returns a response with `value` as JSON. Short for [`Response::json`].
 pub fn json<T: Serialize + ?Sized>(value: &T) -> Response {
     Response::json(value)
 }
 
 impl Response {
-    /// `value` as JSON, with `Content-Type: application/json`. A value that cannot be serialized (a map whose
-    /// keys are not text) is our fault: 500, and a line in the log.
+    /// Serializes `value` as JSON, with `Content-Type: application/json`. If a value cannot be serialized (such as a
+    /// map whose keys are not text), the response is 500 and the error is logged.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Response {
         match with_room(|| serde_json::to_vec(value)) {
             Ok(bytes) => Response::bytes(bytes).with_content_type(JSON),
@@ -27,8 +27,8 @@ impl Response {
         }
     }
 
-    /// `{"error": message}` as JSON with `status`. The message is escaped, whatever is in it. A
-    /// [`Problem`](crate::Problem) says the same in the form of RFC 9457.
+    /// Returns `{"error": message}` as JSON with `status`. The message is escaped. A [`Problem`](crate::Problem) has
+    /// the format of RFC 9457 instead.
     ///
     /// ```
     /// use weftwork::{Response, http::StatusCode};

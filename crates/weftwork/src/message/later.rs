@@ -1,4 +1,4 @@
-//! A response that comes when its handler is long done: when another thread brings it, or when a time has passed.
+//! A response that is sent after its handler has returned: when another thread provides it, or after a delay.
 //!
 //! The connection waits for it as for a [`Feed`](super::Feed): without a thread and without a buffer.
 
@@ -17,13 +17,13 @@ use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
 use super::response::{Lasting, Payload, Response};
 
-/// Brings a response to a client that waits for it: see [`Response::later`]. When it is dropped, the client gets what was
-/// to be sent otherwise.
+/// Sends a response to a client that waits for it. See [`Response::later`]. If the sender is dropped, the client gets
+/// the alternative response.
 pub struct ResponseSender {
     core: Arc<Core>,
 }
 
-/// The client has gone, or has its response already: its time was up, the server stops, or a middleware answered.
+/// The client has gone, or already has a response: its time was up, the server stops, or a middleware responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
@@ -43,34 +43,36 @@ struct Core {
 #[derive(Default)]
 struct State {
     brought: Option<Box<Response>>,
-    /// Nothing is taken any more: a response was brought, nobody is left to bring one, or it is too late.
+    /// Whether no response is accepted any more. A response was sent, the senders were dropped, or it is too late.
     is_over: bool,
-    /// Whom to wake then. Set by the connection when it has nothing else to do.
+    /// Connection to wake. The connection sets it when it has nothing else to do.
     waiter: Option<(Arc<dyn Wakes>, usize)>,
 }
 
-/// The connection's end of it.
+/// Connection's end.
 pub(crate) struct Later {
-    /// None: only time has to pass.
+    /// Absent if only time has to pass.
     core: Option<Arc<Core>>,
-    /// The body of what is sent otherwise; its status and headers are those of the response that stands in.
+    /// Body of the alternative response. Its status and headers are those of the stand-in.
     otherwise: Payload,
-    /// Headers of that, which a response that is brought does not get. All others are of middleware, and go along.
+    /// Headers of the alternative response, which a sent response does not get. All other headers come from middleware
+    /// and are added.
     own: Vec<(HeaderName, HeaderValue)>,
     time: Duration,
-    /// Whatever comes in its place has to be there by then, or this is sent.
+    /// Deadline for a response. After it, this response is sent.
     until: Option<(Instant, Box<Response>)>,
     filters: Vec<Box<dyn StreamFilter>>,
-    /// What middleware makes of whatever is sent, the innermost first.
+    /// Changes by middleware to the final response, the innermost first.
     changes: Vec<Change>,
 }
 
 type Change = Box<dyn Fn(Response) -> Response + Send>;
 
 impl Response {
-    /// A response that another thread brings, or `otherwise`: when `timeout` has passed, when the sender is dropped, and
-    /// when the server stops. For long polls: no thread and no buffer is held meanwhile, in every engine but
-    /// `workers`, where the connection keeps the thread that it has anyway. A proxy in front has to have more patience than `timeout`.
+    /// Returns a response that another thread sends, or `otherwise`. The alternative is sent after `timeout`, when the
+    /// sender is dropped, or when the server stops. Use it for long polls. No thread and no buffer is held meanwhile.
+    /// In the engine `workers`, the connection keeps the thread that it has anyway. The timeout of a proxy in front
+    /// must be longer than `timeout`.
     ///
     /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
     /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
@@ -108,10 +110,10 @@ impl Response {
         (ResponseSender { core }, response)
     }
 
-    /// The same, sent when this time has passed since the handler returned it, and never sooner; at once when the server stops. No
-    /// thread is held meanwhile, as with [`later`](Response::later). Another protocol ([`upgrade`](Response::upgrade),
-    /// [`tunnel`](Response::tunnel)) begins at once or not at all: with a delay it is answered with an error. For whoever
-    /// shall not ask again at once:
+    /// Sends the response when this time has passed since the handler returned it, and never earlier. If the server
+    /// stops, it is sent at once. No thread is held meanwhile, as with [`later`](Response::later). Another protocol
+    /// ([`upgrade`](Response::upgrade), [`tunnel`](Response::tunnel)) cannot be delayed: the response is then an error.
+    /// For example, slow down password guessing:
     ///
     /// ```
     /// use std::time::Duration;
@@ -137,10 +139,10 @@ impl Response {
         self
     }
 
-    /// The response, changed; and where it stands in for one that comes [later](Response::later), that one, too. For middleware that
-    /// wants something of whatever is sent: a header that is only set on the stand-in goes along with what is brought, unless that has
-    /// its own, or the stand-in had just the same. Where it comes later, the change is made a second time, also to what it has
-    /// changed already: it sets, and does not append.
+    /// Changes the response, and also the response that is sent [later](Response::later), if this one stands in for it.
+    /// Use it in middleware that applies to every final response. A header that is only set on the stand-in is added to
+    /// the sent response, unless that response has its own, or the stand-in already had the same. For a later response,
+    /// the change runs twice, so it must set headers and not append them.
     ///
     /// ```
     /// use weftwork::http::header;
@@ -159,14 +161,15 @@ impl Response {
     pub fn changed_by(self, change: impl Fn(Response) -> Response + Send + 'static) -> Response {
         let is_to_come = self.is_to_come();
         let mut response = change(self);
-        // One that the change itself delays has been changed.
+        // A response that the change itself delays has already been changed.
         if let Some(later) = response.later_mut().filter(|_| is_to_come) {
             later.changes.push(Box::new(change));
         }
         response
     }
 
-    /// What others bring has to be there by `deadline`, or the client gets what is `too_late`. Of several deadlines the soonest counts.
+    /// Sets a deadline for the response of another thread. After `deadline`, the client gets `too_late`. The earliest
+    /// of several deadlines counts.
     pub(crate) fn brought_by(
         mut self,
         moment: Instant,
@@ -194,8 +197,8 @@ impl Response {
 }
 
 impl ResponseSender {
-    /// Sends the response; a body that it streams is written by a thread of the server. It may be fed, or come later itself,
-    /// but not be an upgrade: nothing is left of the request that asked for that, and the client gets 500.
+    /// Sends the response. A thread of the server writes a streamed body. The response may be a feed or be sent later
+    /// itself. It cannot be an upgrade, because the request no longer exists, and the client would get 500.
     ///
     /// # Errors
     /// [`TooLate`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.
@@ -210,7 +213,7 @@ impl ResponseSender {
         Ok(())
     }
 
-    /// Whether what is sent would reach nobody.
+    /// Returns whether a response would no longer reach the client.
     pub fn is_closed(&self) -> bool {
         self.core.lock().is_over
     }
@@ -228,7 +231,7 @@ impl Core {
     }
 }
 
-/// Wakes the connection, once it can have the lock.
+/// Wakes the connection after the lock was released.
 fn end(mut state: MutexGuard<'_, State>) {
     if std::mem::replace(&mut state.is_over, true) {
         return;
@@ -245,12 +248,12 @@ impl Later {
         self.time
     }
 
-    /// The response is known.
+    /// Whether the response is known.
     pub(crate) fn is_over(&self) -> bool {
         self.core.as_ref().is_some_and(|core| core.lock().is_over)
     }
 
-    /// Has `wakes` woken when the response is known. False: it is.
+    /// Wakes `wakes` when the response is known. Returns false if it is already known.
     pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         let Some(core) = &self.core else { return true };
         let mut state = core.lock();
@@ -264,20 +267,21 @@ impl Later {
         self.filters.push(Box::new(filter));
     }
 
-    /// What is sent at this `moment`, and from now on it is too late to bring another. `stand_in` is what middleware got, and has made
-    /// of it.
+    /// Takes the response to send at this `moment`. It is then too late for another response. `stand_in` is the
+    /// response that middleware saw and changed.
     pub(crate) fn take(mut self, mut stand_in: Response, moment: Instant) -> Response {
         let brought = self.core.as_ref().and_then(|core| {
             let mut state = core.lock();
             state.is_over = true;
             state.brought.take()
         });
-        // What is there is sent, also where nobody could look at it in time.
+        // An available response is sent, even if the loop could not check for it in time.
         let too_late =
             if brought.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
         if brought.is_some() || too_late.is_some() {
             stand_in.fields.retain(|(name, value)| {
-                // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
+                // A changed value comes from middleware. A value about the body stays with the body, which middleware
+                // may have changed.
                 let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
                 let is_it = |own: &HeaderValue| own == value || is_of_body;
                 !self.own.iter().any(|(own, said)| own == name && is_it(said))
@@ -294,7 +298,7 @@ impl Later {
                 Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in }
             }
         };
-        // It may come later itself.
+        // The response may be sent later itself.
         if let Some((deadline, too_late)) = self.until.take() {
             response = response.brought_by(moment, deadline, || *too_late);
         }
@@ -314,7 +318,7 @@ impl Later {
 }
 
 impl Drop for Later {
-    /// The connection is over, or has its response.
+    /// The connection has ended, or has its response.
     fn drop(&mut self) {
         let Some(core) = &self.core else { return };
         let mut state = core.lock();

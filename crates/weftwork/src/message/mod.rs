@@ -1,4 +1,4 @@
-//! Floor 1: what a handler sees. Requests, responses, bodies, and the traits that join them.
+//! Layer 1: what a handler sees. Contains requests, responses, bodies, and the traits that join them.
 
 mod attachment;
 pub(crate) mod body;

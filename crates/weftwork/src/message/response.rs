@@ -1,4 +1,4 @@
-//! A response, made of typed parts so that no text can split it.
+//! A response made of typed parts, so that no text can split it.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::upgrade::{Receive, Silence, Take};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
-/// Printable, and in no URL (RFC 3986 section 2); nor are letters beyond ASCII.
+/// Printable characters that are invalid in a URL (RFC 3986 section 2). Characters beyond ASCII are invalid too.
 const NOT_IN_URLS: &AsciiSet = &AsciiSet::EMPTY
     .add(b'\t')
     .add(b' ')
@@ -37,33 +37,33 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 /// Writes a streamed body.
 pub(crate) type Stream = Box<dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send>;
 
-/// What follows a response's head.
+/// Body of a response.
 pub(crate) enum Payload {
     Empty,
     Bytes(Bytes),
-    /// `count` bytes of a file from `offset`, sent by the engine when the handler is long done.
+    /// `count` bytes of a file from `offset`. The engine sends them after the handler has returned.
     File {
         file: Arc<File>,
         offset: u64,
         count: u64,
-        /// The same bytes, where somebody has them in memory, and they are few enough to be copied.
+        /// The bytes, if they are in memory and few enough to copy.
         read: Option<Bytes>,
     },
-    /// One behind the other; none of them is empty.
+    /// Parts in sequence. No part is empty.
     Parts(Vec<Part>),
     Stream(Stream),
     Lasting(Box<Lasting>),
-    /// An error of ours, and what the client is told in its place.
+    /// An error of the server, and the response for the client.
     Failed(Box<Failed>),
 }
 
-/// What goes on when the handler is done.
+/// Work that continues after the handler has returned.
 pub(crate) enum Lasting {
-    /// Nothing is sent yet: the response itself comes later.
+    /// The response itself is sent later.
     Later(Later),
-    /// A body that other threads bring.
+    /// A body that other threads send.
     Feed(Feed),
-    /// Another protocol, on a thread or a fiber of its own.
+    /// An upgraded protocol, on a thread or a fiber of its own.
     Take(Take),
     /// Another protocol, without a thread.
     Fed(Feed, Box<dyn Receive>, Silence),
@@ -75,7 +75,7 @@ impl Lasting {
     }
 }
 
-/// A piece of a body that is known before it is sent.
+/// A part of a body that is known before it is sent.
 #[derive(Debug)]
 pub(crate) enum Part {
     Bytes(Bytes),
@@ -93,7 +93,7 @@ impl Part {
 
 /// A response: a status, headers and a body.
 ///
-/// `Date`, `Content-Length` or `Transfer-Encoding`, and `Connection` are written by the connection.
+/// The connection writes `Date`, `Content-Length` or `Transfer-Encoding`, and `Connection`.
 pub struct Response {
     pub(crate) status: StatusCode,
     pub(crate) content_type: Option<HeaderValue>,
@@ -103,18 +103,18 @@ pub struct Response {
     pub(crate) declined: bool,
 }
 
-/// A response with `text` as `text/plain; charset=utf-8`.
+/// Returns a response with `text` as `text/plain; charset=utf-8`.
 pub fn text(text: impl Into<Bytes>) -> Response {
     Response::text(text)
 }
 
-/// A response with `page` as `text/html; charset=utf-8`.
+/// Returns a response with `page` as `text/html; charset=utf-8`.
 pub fn html(page: impl Into<Bytes>) -> Response {
     Response::html(page)
 }
 
 impl Response {
-    /// An empty response with `status`.
+    /// Returns an empty response with `status`.
     pub fn new(status: StatusCode) -> Response {
         Response {
             status,
@@ -126,29 +126,29 @@ impl Response {
         }
     }
 
-    /// This handler has no answer, another one may: a router goes on to the next that takes the path, and to its
-    /// fallback. Where there is no other it is 404, with a [`Problem`](crate::Problem).
+    /// Passes the request on. A router tries the next handler that matches the path, then its fallback. If there is no
+    /// other handler, the response is 404 with a [`Problem`](crate::Problem).
     pub fn decline() -> Response {
         Response { declined: true, ..Response::not_found() }
     }
 
-    /// 200 with `text/plain; charset=utf-8`.
+    /// Returns 200 with `text/plain; charset=utf-8`.
     pub fn text(text: impl Into<Bytes>) -> Response {
         Response::with_bytes(text.into(), TEXT)
     }
 
-    /// 200 with `text/html; charset=utf-8`.
+    /// Returns 200 with `text/html; charset=utf-8`.
     pub fn html(page: impl Into<Bytes>) -> Response {
         Response::with_bytes(page.into(), HTML)
     }
 
-    /// 200 with `application/octet-stream`; see [`with_content_type`](Response::with_content_type).
+    /// Returns 200 with `application/octet-stream`. See [`with_content_type`](Response::with_content_type).
     pub fn bytes(bytes: impl Into<Bytes>) -> Response {
         Response::with_bytes(bytes.into(), OCTETS)
     }
 
     pub(super) fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
-        // Not from an empty one: to drop what is not taken over from that is a call.
+        // Not derived from an empty response, because dropping the replaced parts would cost a call.
         Response {
             status: StatusCode::OK,
             content_type: Some(content_type),
@@ -159,11 +159,11 @@ impl Response {
         }
     }
 
-    /// 200 with what is in `file`, as `application/octet-stream`. The engine sends it after the handler has
-    /// returned, without copying it through this process where the system can; a slow client holds no thread.
+    /// Returns 200 with the content of `file` as `application/octet-stream`. The engine sends it after the handler has
+    /// returned, without a copy through this process if the system supports that. A slow client holds no thread.
     ///
     /// # Errors
-    /// The file's length cannot be read, or it is not a regular file.
+    /// The length of the file cannot be read, or it is not a regular file.
     pub fn file(file: File) -> Result<Response> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -173,12 +173,14 @@ impl Response {
         Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })
     }
 
-    /// 200 with a body that `write` produces piece by piece. The head leaves with the first of them.
+    /// Returns 200 with a body that `write` produces in pieces. The head is sent with the first piece.
     ///
-    /// Clients of 1.1 get it in chunks; clients of 1.0 until the connection closes. With a `Content-Length`
-    /// field the length is declared, and writing another one ends the connection. An error from `write`
-    /// ends the connection too, so that the client can tell the body is not whole; before the first piece it is answered
-    /// as an error of a handler is, with 500 or the [`Problem`](crate::Problem) in it. Errors of other types become one by `.map_err(io::Error::other)?`.
+    /// HTTP/1.1 clients get the body in chunks. HTTP/1.0 clients get it until the connection closes. A `Content-Length`
+    /// field declares the length. If `write` produces another length, the connection closes.
+    ///
+    /// An error from `write` also closes the connection, so that the client can tell that the body is incomplete.
+    /// Before the first piece, an error becomes a response as in any handler: 500, or the [`Problem`](crate::Problem)
+    /// in it. Convert errors of other types with `.map_err(io::Error::other)?`.
     ///
     /// ```
     /// use std::io::Write;
@@ -198,42 +200,41 @@ impl Response {
         }
     }
 
-    /// 303 to `location`: the client gets it with GET. What a URL has only percent-encoded is so encoded: spaces, letters that
-    /// are not ASCII.
+    /// Returns 303 to `location`, which the client requests with GET. Characters that a URL has only percent-encoded
+    /// are encoded: spaces and characters beyond ASCII.
     ///
     /// # Errors
-    /// `location` has a character that no field value may have.
+    /// `location` contains a character that is invalid in a field value.
     pub fn redirect(location: &str) -> Result<Response> {
         let encoded = utf8_percent_encode(location, NOT_IN_URLS).to_string();
         Response::new(StatusCode::SEE_OTHER).try_with_header(header::LOCATION, encoded)
     }
 
-    /// The same with another status; see [`set_status`](Response::set_status).
+    /// Replaces the status. See [`set_status`](Response::set_status).
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Response {
         self.set_status(status);
         self
     }
 
-    /// The same with another `Content-Type`.
+    /// Replaces the `Content-Type`.
     #[must_use]
     pub fn with_content_type(mut self, value: HeaderValue) -> Response {
         self.set_content_type(value);
         self
     }
 
-    /// The same with one more header; one of that name which is there already stays (but for `Content-Type`, of
-    /// which there is one).
+    /// Adds a header. Existing headers of that name stay (except `Content-Type`, which is replaced).
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
         self.append_header(name, value);
         self
     }
 
-    /// As [`with_header`](Response::with_header), from text: `.try_with_header("x-key", "value")?`.
+    /// Adds a header like [`with_header`](Response::with_header), from text: `.try_with_header("x-key", "value")?`.
     ///
     /// # Errors
-    /// The name is not a token, or the value has a CR, LF, NUL or another control character.
+    /// The name is not a token, or the value contains a CR, LF, NUL or another control character.
     pub fn try_with_header<N, V>(self, name: N, value: V) -> Result<Response>
     where
         N: TryInto<HeaderName, Error: Into<http::Error>>,
@@ -246,36 +247,37 @@ impl Response {
         Ok(self.with_header(name, value))
     }
 
-    /// The same, and the connection ends behind it.
+    /// Closes the connection after this response.
     #[must_use]
     pub fn with_close(self) -> Response {
         Response { close: true, ..self }
     }
 
-    /// Whether it was made by [`decline`](Response::decline), and nobody has given it a status, a body or a
-    /// `Content-Type` since: whoever does has an answer, and nobody else is asked. Other headers change nothing here.
+    /// Returns whether the response is from [`decline`](Response::decline), and no status, body or `Content-Type` was
+    /// set since. Setting one of them makes it a response, so that no other handler is asked. Other headers have no
+    /// effect here.
     pub fn is_declined(&self) -> bool {
         self.declined
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The headers that were set, but `Content-Type`: name and value, in order.
+    /// Returns the headers that were set, except `Content-Type`: name and value, in order.
     pub fn header_lines(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
 
-    /// The `Content-Type`.
+    /// Returns the `Content-Type`.
     pub fn content_type(&self) -> Option<&HeaderValue> {
         self.content_type.as_ref()
     }
 }
 
 impl Default for Response {
-    /// An empty response with 200.
+    /// Returns an empty response with 200.
     fn default() -> Response {
         Response::new(StatusCode::OK)
     }

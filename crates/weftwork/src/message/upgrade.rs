@@ -1,4 +1,4 @@
-//! A connection that speaks another protocol from now on: what a handler gets of it.
+//! Upgraded connections: another protocol takes the place of HTTP.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -15,28 +15,30 @@ use super::exchange::Line;
 use super::feed::Feed;
 use super::response::{Lasting, Payload, Response};
 
-/// Takes a connection over. An error is logged; the connection ends either way.
+/// Function that runs an upgraded connection. An error is logged, and the connection closes in any case.
 pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 
-/// A connection that was upgraded, or is a tunnel: bytes in both directions, and nothing else.
+/// An upgraded connection or a tunnel: bytes in both directions.
 ///
-/// Reads give what the client sent behind its request first, then what comes. A read or a write that has to
-/// wait blocks its thread, or suspends its fiber where it runs on one. When the server begins to stop, the next
-/// read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]: a protocol that has a farewell says
-/// it then, and may read on until the server's drain deadline; from there on every read and write fails like that.
+/// A read first returns the bytes that the client sent after its request, and then what arrives. A read or a write that
+/// must wait blocks its thread, or suspends its fiber.
 ///
-/// The connection ends when all of it is dropped. Where that is done by the time that the function which took it over returns
-/// `Ok`, the client still has the time of the setting `linger_timeout` to end its side, so that a reset does not take from it what
-/// was written last; less, where others wait for the thread.
+/// At a stop of the server, the next read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]. A
+/// protocol with a farewell sends it then, and may read on until the server's drain deadline. After that, every read
+/// and write fails with the same error.
 ///
-/// A client that says nothing for the time of the setting `upgrade_idle_timeout` fails the read that waits for it, with
-/// [`io::ErrorKind::TimedOut`]; one whose machine has vanished is found out by the kernel within two minutes.
+/// The connection closes when all of it is dropped. If it was dropped before the function returns `Ok`, the client
+/// still gets the time of the setting `linger_timeout` to close its side. Then a reset does not destroy the last bytes.
+/// The time is shorter if other work waits for the thread.
+///
+/// If a client sends nothing for the time of the setting `upgrade_idle_timeout`, the waiting read fails with
+/// [`io::ErrorKind::TimedOut`]. If its machine has vanished, the kernel detects that within two minutes.
 pub struct Upgraded {
     reader: UpgradedReader,
     writer: UpgradedWriter,
 }
 
-/// The reading half of an [`Upgraded`] connection.
+/// Reading half of an [`Upgraded`] connection.
 pub struct UpgradedReader {
     line: Arc<dyn Line>,
     early: Bytes,
@@ -44,7 +46,7 @@ pub struct UpgradedReader {
     told: bool,
 }
 
-/// The writing half of an [`Upgraded`] connection. Nothing is gathered: each write is a system call.
+/// Writing half of an [`Upgraded`] connection. Writes are not buffered: each write is a system call.
 pub struct UpgradedWriter {
     line: Arc<dyn Line>,
     timeout: Option<Duration>,
@@ -64,25 +66,25 @@ impl Upgraded {
         }
     }
 
-    /// Both halves, which may go to different threads or fibers.
+    /// Splits the connection into halves, which may move to different threads or fibers.
     pub fn split(self) -> (UpgradedReader, UpgradedWriter) {
         (self.reader, self.writer)
     }
 
-    /// The halves, for those who need both at once.
+    /// Returns both halves at once.
     pub fn halves(&mut self) -> (&mut UpgradedReader, &mut UpgradedWriter) {
         (&mut self.reader, &mut self.writer)
     }
 
-    /// The other end of the connection; none on a Unix socket.
+    /// Returns the peer of the connection, or None on a Unix socket.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.reader.line.peer_addr()
     }
 }
 
 impl UpgradedReader {
-    /// How long a read may wait before it fails with [`io::ErrorKind::TimedOut`]; none: for ever. The default is the
-    /// setting `upgrade_idle_timeout`.
+    /// Sets how long a read may wait before it fails with [`io::ErrorKind::TimedOut`]. None means no limit. Default:
+    /// the setting `upgrade_idle_timeout`.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -91,56 +93,56 @@ impl UpgradedReader {
         self.timeout
     }
 
-    /// The server's drain deadline has passed: everything is cut.
+    /// Returns whether the server's drain deadline has passed.
     pub(crate) fn is_closing(&self) -> bool {
         self.line.is_closing()
     }
 
-    /// The setting `heartbeat`.
+    /// Returns the setting `heartbeat`.
     #[cfg(feature = "websocket")]
     pub(crate) fn heartbeat(&self) -> Duration {
         self.line.heartbeat()
     }
 
-    /// The setting `linger_timeout`.
+    /// Returns the setting `linger_timeout`.
     #[cfg(feature = "websocket")]
     pub(crate) fn linger_timeout(&self) -> Duration {
         self.line.linger_timeout()
     }
 
-    /// Whether the server has begun to stop.
+    /// Returns whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.line.is_stopping()
     }
 
-    /// The other end of the connection; none on a Unix socket.
+    /// Returns the peer of the connection, or None on a Unix socket.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.line.peer_addr()
     }
 }
 
 impl UpgradedWriter {
-    /// How long a write may wait for the client to take some of it; none: for ever. The default is the setting
-    /// `write_timeout`. A client that takes something, but on average less than `rate_bytes_min`, fails it as well.
+    /// Sets how long a write may wait for the client. None means no limit. Default: the setting `write_timeout`. A
+    /// write also fails if the client reads slower than `rate_bytes_min` on average.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
         self.line.limit_unread(timeout);
     }
 
-    /// Ends this side: the client reads the end of the stream behind what was written.
+    /// Closes this side. The client reads the end of the stream after the written bytes.
     pub fn shutdown(&mut self) {
         self.line.shutdown_write();
     }
 
-    /// Ends this side, and reads on until the client ends its own, for as long as the setting `linger_timeout` says: what was
-    /// sent last is not lost to a reset then (RFC 9112 section 9.6).
+    /// Closes this side, and reads on until the client closes its side, for at most the setting `linger_timeout`. Then
+    /// a reset does not destroy the last bytes (RFC 9112 section 9.6).
     #[cfg(feature = "websocket")]
     pub(crate) fn linger(&mut self) {
         self.line.shutdown_write();
         let until = Instant::now() + self.line.linger_timeout();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            // That the server stops is no reason to stop lingering.
+            // A stop of the server does not end the lingering.
             match self.line.read(&mut [0; 1024], Some(left), &mut true) {
                 Ok(1..) if !left.is_zero() => {}
                 _ => return self.line.note_linger(),
@@ -148,13 +150,13 @@ impl UpgradedWriter {
         }
     }
 
-    /// For who has to cut it while another thread writes.
+    /// Returns a handle that cuts the connection while another thread writes.
     #[cfg(feature = "websocket")]
     pub(crate) fn line(&self) -> Arc<dyn Line> {
         self.line.clone()
     }
 
-    /// Ends both directions: whoever reads on another thread sees the end.
+    /// Closes both directions. A reader on another thread sees the end.
     pub fn cut(&mut self) {
         self.line.cut();
     }
@@ -197,7 +199,7 @@ impl Write for Upgraded {
     }
 }
 
-/// What becomes of the bytes of an upgraded connection that has no thread: see [`Response::upgrade_fed`].
+/// Receives the bytes of an upgraded connection without a thread. See [`Response::upgrade_fed`].
 ///
 /// The event loop calls it, so it must be quick and must not wait. Dropping it is the sign that the connection
 /// is over.
@@ -208,8 +210,8 @@ pub trait Receive: Send {
     /// The connection is cut, and the error logged.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Nothing came for the time of the setting `heartbeat`, whatever was sent meanwhile: what a kernel takes for a peer
-    /// that has vanished says nothing of the peer. Called again after as long.
+    /// Reports that nothing has arrived for the time of the setting `heartbeat`, whatever was sent meanwhile. The
+    /// kernel's acknowledgements do not show that the peer is alive. It is called again after the same time.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.
@@ -217,7 +219,7 @@ pub trait Receive: Send {
         Ok(())
     }
 
-    /// The server has begun to stop. The default ends the connection behind what waits to be sent.
+    /// Reports that the server has begun to stop. The default ends the connection after the waiting messages.
     ///
     /// Returns whether it should go on until the server's drain deadline, so that the client can answer a farewell.
     fn stopping(&mut self) -> bool {
@@ -225,12 +227,12 @@ pub trait Receive: Send {
     }
 }
 
-/// How long a client of another protocol may say nothing.
+/// Limit for the silence of a client of another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// As long as the setting `upgrade_idle_timeout` says.
+    /// The time of the setting `upgrade_idle_timeout`.
     Bounded,
-    /// As long as it answers when it is asked.
+    /// As long as it answers heartbeats.
     #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
     Asked,
 }
@@ -251,11 +253,12 @@ impl fmt::Display for ReceiverPanic {
 impl std::error::Error for ReceiverPanic {}
 
 impl Response {
-    /// 101: the connection speaks `protocol` from now on, and `take` runs with it once the answer is sent.
+    /// Returns 101. The connection then speaks `protocol`, and `take` runs with it after the response was sent.
     ///
-    /// The client must have asked for it (`Connection: upgrade` and an `Upgrade` field), or the answer is 500; a
-    /// handler looks first. Its `Upgrade` field must name each protocol that `protocol` does. `take` runs on a thread of its own, which counts against `threads_max`, or on a fiber in
-    /// the engine `fibers`. In `reactor` it is the one thing that runs on another thread than the loop's.
+    /// The client must have requested it (`Connection: upgrade` and an `Upgrade` field that names each protocol in
+    /// `protocol`). Otherwise the response is 500, so a handler checks first. `take` runs on a thread of its own, which
+    /// counts against `threads_max`, or on a fiber in the engine `fibers`. In `reactor`, it is the only code that does
+    /// not run on the thread of a loop.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -291,7 +294,7 @@ impl Response {
         Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Bounded))
     }
 
-    /// The same, for a protocol that finds out by itself whether its client is still there.
+    /// Returns the same for a protocol that detects by itself whether its client is alive.
     #[cfg(feature = "websocket")]
     pub(crate) fn upgrade_asked(
         protocol: HeaderValue,
@@ -301,9 +304,9 @@ impl Response {
         Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Asked))
     }
 
-    /// 200 to CONNECT: the connection is a tunnel from now on, and `take` runs with it as with an
-    /// [`upgrade`](Response::upgrade). To another method the answer is 500; before the body of
-    /// the request was read it is 400.
+    /// Returns 200 to CONNECT. The connection is then a tunnel, and `take` runs with it as with
+    /// [`upgrade`](Response::upgrade). For another method, the response is 500. If the body of the request was not
+    /// read, it is 400.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
         let payload = Payload::Lasting(Box::new(Lasting::Take(Box::new(take))));
         Response { payload, ..Response::new(StatusCode::OK) }

@@ -1,4 +1,4 @@
-//! What becomes of what middleware says of a response that is not there yet?
+//! Tests of what happens to changes by middleware when the response is sent later.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use crate::{HandlerExt, Next, TestClient, TestConnection};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A client that has asked, and is answered by the sender, or has left when that is none.
+/// A client that has sent a request. The sender answers it, or the client has left if there is no sender.
 fn asked(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (TestConnection, ResponseSender) {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
@@ -26,7 +26,7 @@ fn asked(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (Test
     (client, senders.try_recv().unwrap())
 }
 
-/// Tells what it hears.
+/// Records what it is told.
 struct Listens(Sender<String>);
 
 impl StreamFilter for Listens {
@@ -45,7 +45,7 @@ impl Drop for Listens {
     }
 }
 
-/// It is what middleware says, whether the stand-in had said something there or not.
+/// The header comes from middleware, whether or not the stand-in had one before.
 #[test]
 fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
@@ -61,7 +61,7 @@ fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     }
 }
 
-/// The stand-in has one of its own, so that nothing was added to that.
+/// The stand-in has a header of its own, so middleware added nothing.
 #[test]
 fn security_headers_are_those_of_what_is_brought() {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
@@ -102,7 +102,7 @@ fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
     assert!(client.is_closed());
 }
 
-/// Of what several may say, each for itself, only what the other response said is its own.
+/// For a field with several values, each response adds only its own values.
 #[test]
 fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
     let handler = |_: &mut Request| {
@@ -131,7 +131,7 @@ fn what_middleware_makes_of_the_other_response_is_sent() {
     assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
 }
 
-/// An empty body in its place would be taken for what the client has sent.
+/// An empty body would be taken for the client's own data.
 #[test]
 fn a_body_that_nobody_read_before_is_an_error_then() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -187,7 +187,7 @@ fn filters_hear_what_is_sent() {
     assert_eq!(left, ["dropped"]);
 }
 
-/// It is the user's, as a handler is.
+/// The value belongs to the user, like a handler.
 #[test]
 fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
     struct Odd;
@@ -205,7 +205,7 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
     assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));
 }
 
-/// A tunnel is none of what may come later, and what is no tunnel is refused when it comes.
+/// A tunnel cannot be sent later, and is refused when it is sent.
 #[test]
 fn a_client_that_asks_for_a_tunnel_later_gets_none() {
     for (stand_in, bring, status) in [
@@ -234,7 +234,7 @@ fn a_client_that_asks_for_a_tunnel_later_gets_none() {
     }
 }
 
-/// What makes a response come later changes it once.
+/// A change that makes a response later changes it once.
 #[test]
 fn a_change_that_delays_is_made_once() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -259,13 +259,13 @@ fn a_change_that_delays_is_made_once() {
     let mut client = TestClient::new(handler.with(slow)).connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     senders.try_recv().unwrap().send(StatusCode::UNAUTHORIZED).unwrap();
-    // The server takes note of it.
+    // The server notices it.
     client.advance(Duration::ZERO);
     client.advance(SECOND);
     assert_eq!(client.response().status, StatusCode::UNAUTHORIZED);
 }
 
-/// Nobody could look at it by then: the machine was busy.
+/// The loop could not check in time, because the machine was busy.
 #[test]
 fn what_was_brought_in_time_is_sent_also_where_it_is_looked_at_late() {
     for (is_brought, status) in [(true, StatusCode::OK), (false, StatusCode::SERVICE_UNAVAILABLE)] {

@@ -1,4 +1,4 @@
-//! Is an error that is a response answered with that response, wherever it came from?
+//! Tests that an error with a response sends that response, wherever the error came from.
 
 use std::io::Write;
 
@@ -74,7 +74,7 @@ fn it_is_no_failure_of_ours_whatever_its_status() {
     assert_eq!((answer.status, answer.text()), (StatusCode::BAD_GATEWAY, "down"));
 }
 
-/// A body of any kind goes with it, and so does that it is none.
+/// A body of any kind is sent, and so is the absence of a body.
 #[test]
 fn it_is_that_very_response() {
     let streams = |_: &mut Request<'_>| -> Result<()> { Err(Response::stream(|out| out.write_all(b"tea")))? };

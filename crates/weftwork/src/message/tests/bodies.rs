@@ -1,4 +1,4 @@
-//! Is a body read whole, within its limit, and is every failure told by its name?
+//! Tests that a body is read completely, within its limit, and that every failure is named.
 
 use std::io::{BufRead, Read};
 
@@ -16,7 +16,7 @@ fn parts_are_joined() {
     assert_eq!(canned.request(100).body().bytes().unwrap(), "");
 }
 
-/// Taken several times, each goes on where the last one stopped, and so does the limit.
+/// Reading and the limit go on if the body is requested several times.
 #[test]
 fn a_body_goes_on_where_it_stopped() {
     let mut canned = Canned::with_body(&["first line\nsec", "ond line\nrest"]);
@@ -58,7 +58,7 @@ fn a_request_lowers_and_raises_the_limit() {
     assert!(request.body().bytes().is_ok());
 }
 
-/// A declared length is refused before any of it is read.
+/// A declared length above the limit is rejected before the body is read.
 #[test]
 fn a_declared_length_is_refused_at_once() {
     let mut canned = Canned::failing(BodyError::Timeout).promising(6);
@@ -93,7 +93,7 @@ fn json_that_was_read_before_is_no_fault_of_its_client() {
     assert_eq!(request.body().json::<Vec<u8>>().unwrap_err().status(), StatusCode::BAD_REQUEST);
 }
 
-/// One of each; the match makes a new one fail to compile until it is here too.
+/// Errors of each kind. The match makes a new kind fail to compile until it is added here.
 fn every_error() -> Vec<BodyError> {
     let fault = Fault::ChunkSizeInvalid;
     let all = vec![
@@ -151,7 +151,7 @@ fn every_error_has_its_status() {
     }
 }
 
-/// Through `Read`, through `?`, and out again: the status and the text stay.
+/// The status and the text stay the same through `Read` and `?`.
 #[test]
 fn every_error_keeps_its_status_on_its_way_through_io() {
     for error in every_error() {
@@ -167,7 +167,7 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
     }
 }
 
-/// How many there may be is of use to a client; how the setting is called is not.
+/// The client learns the limit, and never the name of the setting.
 #[test]
 fn errors_name_no_setting() {
     assert!(BodyError::TooLarge { limit: 7 }.to_string().contains("the 7 bytes that are allowed"));
@@ -207,7 +207,7 @@ fn a_writer_copies_the_request_as_far_as_a_buffer_has_room() {
         part.clear();
     }
     assert_eq!(canned.sent, b"one two");
-    // What is there stays, and room is made where there is none.
+    // Existing bytes stay, and space is reserved only if the capacity is used up.
     let mut canned = Canned::with_body(&["one ", "two"]);
     let mut writer = BodyWriter::new(&mut canned);
     let mut all = Vec::from(*b"of ");

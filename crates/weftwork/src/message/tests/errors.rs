@@ -1,4 +1,4 @@
-//! Does an error keep whom it blames, what it says, and what is beneath it?
+//! Tests that an error keeps its blame, its message and its causes.
 
 use std::fmt;
 use std::io;
@@ -42,7 +42,7 @@ fn a_cause_is_said_once() {
     assert!(std::error::Error::source(&*boxed).is_none());
 }
 
-/// An error that says nothing of what is beneath it, as most do.
+/// An error whose message does not include its cause, like most errors.
 #[derive(Debug)]
 struct Above<E>(&'static str, E);
 
@@ -94,7 +94,7 @@ fn a_status_is_kept_beneath_other_errors() {
     assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
 }
 
-/// A writer has no other error to give than one of I/O.
+/// A writer can only return I/O errors.
 #[test]
 fn a_problem_within_an_error_of_io_is_the_answer_until_something_was_sent() {
     let problem = || io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail("down"));

@@ -1,4 +1,4 @@
-//! Is a message that is not sent any more dropped where it may ask for anything?
+//! Tests that unsent messages are dropped without the lock, because their drop may run other code.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::{Feed, FeedLimits, FeedSender, Overflow};
 
-/// Asks its feed as it goes.
+/// Uses its feed when it is dropped.
 struct Asking(FeedSender, Sender<(usize, usize)>);
 
 impl AsRef<[u8]> for Asking {
@@ -22,7 +22,7 @@ impl Drop for Asking {
     }
 }
 
-/// With the lock of its feed in hand its thread would wait for itself, and that may be a loop's.
+/// If the feed's lock were held, the thread would wait for itself. It may be the thread of a loop.
 #[test]
 fn a_message_that_is_dropped_may_ask_its_feed() {
     let endings: [fn(Feed, &FeedSender); 4] = [

@@ -1,4 +1,4 @@
-//! Is JSON escaped on its way out, and are its faults told on its way in?
+//! Tests that JSON is escaped in responses, and that faults in requests are reported.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ fn json_is_escaped() {
     assert_eq!(body(&unspeakable), crate::message::SERVER_ERROR);
 }
 
-/// A client would take it for what it asked for, and the access log for a success.
+/// A client would take it for the requested data, and the access log for a success.
 #[test]
 fn what_has_failed_is_no_success() {
     let unspeakable = || json(&HashMap::from([((1, 2), 3)]));

@@ -1,4 +1,4 @@
-//! Does a problem say the same to programs, to people and to the log, and is it escaped?
+//! Tests that a problem says the same to programs, people and the log, and is escaped.
 
 use http::StatusCode;
 
@@ -46,7 +46,7 @@ fn as_an_error_it_blames_the_client() {
     assert_eq!(Problem::new(StatusCode::CONFLICT).with("a", "b").member("a"), Some("b"));
 }
 
-/// Two members of one name mean something else to each reader (RFC 8259 section 4).
+/// Two members with the same name mean something else to each reader (RFC 8259 section 4).
 #[test]
 fn no_member_comes_twice() {
     let problem = Problem::new(StatusCode::CONFLICT).title("first").with("a", 1).with("a", 2);

@@ -1,4 +1,4 @@
-//! Is a response what it was made of, and can no text split it?
+//! Tests that a response is what it was made of, and that no text can split it.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ fn everything_that_a_handler_may_return() {
     check(html("<p>"), 200, Some("text/html; charset=utf-8"), "<p>");
 }
 
-/// The client reads what it did wrong, and nothing of what we did wrong.
+/// The client reads about its own mistakes, and nothing about errors of the server.
 #[test]
 fn errors_as_answers() {
     let gone = r#"{"title":"Gone","status":410,"detail":"no such user"}"#;
