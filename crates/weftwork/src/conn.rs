@@ -1,4 +1,4 @@
-//! Floor 2: joins a socket and the protocol. An engine asks [`Conn::step`] what to do next and does it.
+//! Layer 2: joins a socket and the protocol. An engine asks [`Conn::step`] what to do next, and does it.
 //!
 //! ```text
 //!           +--------------------------- next request ----------------------------+
@@ -8,8 +8,11 @@
 //!            +--------+---- fault, timeout: the refusal --> Send ----+-> Linger -> Done
 //! ```
 //!
-//! Where the handler answers with something that lasts, `Later` (a response that others bring), `Fed` (bytes that others bring) or
-//! `Takeover` (another protocol, elsewhere) comes before `Send`, or in its place.
+//! A response may continue after its handler. Then one of these phases comes before `Send` or in its place:
+//!
+//! - `Later`: another thread provides the response.
+//! - `Fed`: other threads send the body.
+//! - `Takeover`: the connection speaks another protocol.
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
@@ -47,17 +50,18 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::{Buffers, Pool, Stream, Tick};
 
-/// When this much waits to be sent, the connection's next request waits too.
+/// Number of unsent bytes above which the connection's next request waits.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
+/// Maximum length of a body that is copied after its head. A copy is cheaper than a second slice for the kernel to
+/// walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
-/// What a connection wants from its engine.
+/// Next step of a connection, for its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Bytes from the peer.
     Read,
-    /// Room to send.
+    /// Space in the kernel's send buffer.
     Write,
     /// A call of the handler: [`Conn::run`].
     Call,
@@ -69,23 +73,23 @@ pub(crate) enum Step {
     Close,
 }
 
-/// What the poller of its owner tells of a connection.
+/// Interest of a connection, as its owner's poller knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
-    /// No loop's, but that of the threads that share it: its token is its place there.
+    /// Registered with the threads that share the connection, and not with a loop. The token is its slot there.
     Shared,
     #[default]
     Not,
-    /// That bytes have come.
+    /// Readable.
     ForBytes,
-    /// That, or that there is room to send.
+    /// Readable or writable.
     ForRoom,
 }
 
-/// Where a connection is in the exchange of one request and its response.
+/// Position of a connection in the exchange of a request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Before or within a PROXY header, where the listener expects one.
+    /// Before or within a PROXY header, if the listener expects one.
     Proxy,
     /// Before or within a head.
     Head,
@@ -93,66 +97,66 @@ enum Phase {
     Body,
     /// A request waits for the handler.
     Ready,
-    /// The response is still to come: others bring it, or time has to pass.
+    /// The response is sent later: another thread provides it, or time must pass.
     Later,
-    /// The response goes on for as long as others bring bytes for it.
+    /// The response continues while other threads send bytes for it.
     Fed,
-    /// The answer to an upgrade is being sent; then the connection is somebody else's.
+    /// The response to an upgrade is being sent. Then the connection leaves this code.
     Takeover,
-    /// All that is left of a response is being sent.
+    /// The rest of a response is being sent.
     Send(After),
-    /// The rest of a body that nobody read is being dropped.
+    /// The rest of an unread body is being dropped.
     Drain,
-    /// Our side has ended; what the peer still sends is dropped (RFC 9112 section 9.6).
+    /// The write side is closed, and what the peer still sends is dropped (RFC 9112 section 9.6).
     Linger,
-    /// Over.
+    /// The connection has ended.
     Done,
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: Stream,
     http: Http1,
     phase: Phase,
     pace: Pace,
-    /// After this the connection ends with its response.
+    /// Time after which the connection closes with its next response.
     expires: Tick,
     peer: Option<SocketAddr>,
-    /// For whom the peer speaks, if it said so before the first request.
+    /// The client for which the peer speaks, from a PROXY header.
     proxied: Option<Box<Proxied>>,
-    /// None while the connection is idle.
+    /// Absent while the connection is idle.
     buffers: Option<Box<Buffers>>,
     rest: Kept,
     open: Open,
-    /// Something may be there to read. Cleared by a read that finds no more.
+    /// Whether there may be bytes to read. A read that finds no more clears it.
     readable: bool,
-    /// The peer has ended its side, says the poller: a short read is not the last one.
+    /// Whether the poller has reported that the peer has closed its side. A short read is then not the last one.
     ended: bool,
-    /// The last request did not ask for the end of the connection. Its head may be gone before its answer is sent.
+    /// Whether the last request keeps the connection open. Its head may be gone before its response is sent.
     peer_persists: bool,
-    /// A handler may have taken its time, and what came meanwhile is not known.
+    /// Whether a handler may have taken long, so that bytes may have arrived meanwhile.
     has_dwelt: bool,
-    /// More was sent than a network takes at once, or the peer let us wait: some of it may still be with our kernel.
+    /// Whether so much was sent, or the peer was so slow, that bytes may still be in the local kernel.
     has_sent_much: bool,
-    /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
-    /// whether the poller knows it.
+    /// Fields of the owner: the loop, the token there, the budget used in this cycle, and whether the poller knows the
+    /// connection.
     pub(crate) home: u32,
     pub(crate) calls: u32,
-    /// It was read from in this turn, where that counts.
+    /// Whether it was read in this cycle, if that counts.
     pub(crate) has_read: bool,
-    /// It is in the loop where it is to stay.
+    /// Whether it is in the loop in which it stays.
     pub(crate) is_placed: bool,
     pub(crate) token: usize,
     pub(crate) registered: Registered,
-    /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
+    /// Time since when it has waited for a thread. See [`Conn::forsake_if_vain`].
     pub(crate) queued_since: Option<Tick>,
 }
 
 impl Conn {
     pub(crate) fn new(stream: Stream, peer: Option<SocketAddr>, now: Tick, cx: &Context) -> Box<Conn> {
         let accepted = cx.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        // Spread by up to a tenth, so that connections opened together do not end together.
+        // Reduced by up to a tenth, so that connections opened together do not end together.
         let age = or_never(cx.settings.age_max);
         let age = age - age.mul_f64((accepted.wrapping_mul(0x9e37_79b9) % 1024) as f64 / 10_240.0);
         Box::new(Conn {
@@ -181,10 +185,10 @@ impl Conn {
         })
     }
 
-    /// What the connection needs now. Asking again without doing it gives the same answer.
+    /// Returns what the connection needs now. Asking again without doing it gives the same answer.
     ///
-    /// It is asked four times a request. Phases that a short request does not pass are not inlined, so that
-    /// the frame stays small.
+    /// The function runs four times per request. Phases that a short request does not pass are not inlined, so that the
+    /// frame stays small.
     pub(crate) fn step(&mut self, now: Tick, cx: &Context) -> Step {
         loop {
             let step = match self.phase {
@@ -206,7 +210,7 @@ impl Conn {
         }
     }
 
-    /// The next deadline of the peer, and what for. Meaningless while a handler runs.
+    /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
         if let Some(due) = self.response_due().filter(|_| !self.awaits_room()) {
             return due;
@@ -215,65 +219,67 @@ impl Conn {
         if self.is_unused() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
     }
 
-    /// Nothing is in progress: at shutdown such a connection ends at once, and a thread that is to spare may wait for
-    /// its next request.
+    /// Returns whether nothing is in progress. At shutdown such a connection closes at once. A thread that is free may
+    /// wait for its next request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 
-    /// Nothing has come for so long, and nothing is in progress.
+    /// Returns whether nothing has arrived for this time, and nothing is in progress.
     pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
         self.is_between_requests() && self.unsent() == 0 && self.pace.progress().after(time) <= now
     }
 
-    /// When something last came of it.
+    /// Returns when the last bytes arrived.
     pub(crate) fn quiet_since(&self) -> Tick {
         self.pace.progress()
     }
 
-    /// It answers what has come, and ends then.
+    /// Closes the connection after the requests that have arrived were answered.
     pub(crate) fn end_when_idle(&mut self, now: Tick) {
         self.expires = self.expires.min(now);
     }
 
-    /// It may be asked something at any moment.
+    /// Returns whether a new request may arrive at any moment.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.phase == Phase::Head && self.is_idle()
     }
 
-    /// What took it over has to be run, away from any loop: [`Conn::take_over`].
+    /// Returns whether the upgraded protocol must be run, away from any loop: [`Conn::take_over`].
     pub(crate) fn is_taken_over(&self) -> bool {
         self.phase == Phase::Takeover
     }
 
-    /// The request that was read last is the last one, or may be: its client does not ask for the connection to be kept.
+    /// Returns whether the last request read is the last one, or may be, because its client does not keep the
+    /// connection open.
     pub(crate) fn ends_with_request(&self) -> bool {
         !self.peer_persists
     }
 
-    /// It was refused: all that is left is to say so.
+    /// Returns whether the request was rejected, and only the refusal is left to send.
     pub(crate) fn is_refused(&self) -> bool {
         self.phase == Phase::Send(After::Linger)
     }
 
-    /// False: the response that was written last is over with its head.
+    /// Returns false if the last written response ends with its head.
     pub(crate) fn sends_body(&self) -> bool {
         self.http.sends_body()
     }
 
-    /// The poller saw something happen to the socket.
+    /// Records an event of the poller.
     pub(crate) fn note_ready(&mut self, ended: bool) {
         self.readable = true;
         self.ended |= ended;
     }
 
-    /// Its owner takes it up: it has had nothing of this turn.
+    /// Resets the budget, because the owner takes the connection up.
     pub(crate) fn begin_turn(&mut self) {
         (self.calls, self.has_read) = (0, false);
     }
 
-    /// A read is the next thing to do, whatever the clock says: nothing waits to be sent or handled before it.
+    /// Returns whether a read is the next step, whatever the time is, because nothing waits to be sent or handled
+    /// before it.
     pub(crate) fn reads_first(&self) -> bool {
         self.readable && self.phase == Phase::Head && self.unsent() == 0
     }
@@ -282,7 +288,7 @@ impl Conn {
         self.readable
     }
 
-    /// False: more of the request in progress may be to come.
+    /// Returns false if more of the current request may arrive.
     pub(crate) fn is_request_here(&self) -> bool {
         self.http.request_is_read()
             || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
@@ -299,24 +305,24 @@ impl Conn {
         }
     }
 
-    /// The peer has not taken all that was to be sent.
+    /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_room(&self) -> bool {
         self.pace.what == Timeout::Write
     }
 
-    /// A body of known length waits to be sent that was not copied, or is long.
+    /// Returns whether a body of known length waits to be sent, and is long or was not copied.
     pub(crate) fn holds_body(&self) -> bool {
         matches!(self.rest.as_deref(), Some(Rest::Known { .. })) || self.unsent() > COPIED_BYTES_MAX
     }
 
-    /// Gives the buffers of an idle connection back.
+    /// Returns the buffers of an idle connection to the pool.
     pub(crate) fn rest(&mut self, pool: &mut Pool) {
         if let Some(buffers) = self.buffers.take_if(|buffers| buffers.is_empty()) {
             pool.give_back(buffers);
         }
     }
 
-    /// The connection is about to be dropped; its buffers are as good as any.
+    /// Takes the buffers of a connection that is about to be dropped.
     pub(crate) fn reclaim(&mut self, pool: &mut Pool) {
         if let Some(buffers) = self.buffers.take() {
             pool.give_back(buffers);
@@ -335,11 +341,11 @@ impl Conn {
                 buffers.payload = buffers.raw..buffers.raw;
                 let has_use = match buffers.head.framing {
                     Framing::None => false,
-                    // The handler refuses it at once, or has a limit of its own.
+                    // The handler rejects it at once, or has a limit of its own.
                     Framing::Length(length) => length <= cx.settings.body_bytes_max.0,
                     Framing::Chunked => true,
                 };
-                // A client that waits for 100 Continue sends nothing before the handler has asked for it.
+                // A client that waits for 100 Continue sends nothing before the handler asks for it.
                 let ahead = has_use && !self.http.wants_continue();
                 let is_absolute = buffers.head.is_absolute();
                 self.phase = if ahead && cx.reads_ahead(&self.asked()) { Phase::Body } else { Phase::Ready };
@@ -355,15 +361,15 @@ impl Conn {
         }
     }
 
-    /// More of the request is wanted. What is unsent goes first, and its time is the peer's until then: were
-    /// the other one started meanwhile, each byte that comes would buy more time to leave the response unread.
+    /// Waits for more of the request. Unsent bytes go first, and until then the peer's time is that of the response.
+    /// Otherwise each byte that arrives would give the peer more time to leave the response unread.
     fn read_on(&mut self, what: Timeout, now: Tick) -> Step {
         if self.unsent() > 0 {
             return Step::Write;
         }
         if self.pace.what != what {
             self.pace = self.pace.then(what, now);
-            // However it was cut into segments: some may have come with what was before.
+            // The request may have been split into any segments, so a part may have arrived with earlier bytes.
             self.pace.count(match what {
                 Timeout::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
                 Timeout::Body => self.bytes_ahead(),
@@ -373,16 +379,16 @@ impl Conn {
         Step::Read
     }
 
-    /// Whether the answer to another request may wait behind what is unsent. Not where the peer has let us wait: it takes
-    /// all before, so that its time is that of a wait, and not of a call.
+    /// Returns whether the response to another request may wait behind unsent bytes. If the peer was slow, it may not.
+    /// The peer must read everything first, so that its time is that of a wait, and not of a call.
     #[inline]
     fn has_room(&self) -> bool {
         let unsent = self.unsent();
         unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != Timeout::Write)
     }
 
-    /// What the peer does next, unless it still has a response to take: were that time started anew with every
-    /// request, one who pipelines would never have to read.
+    /// Starts the peer's next step, unless it still has a response to read. If every request restarted that time, a
+    /// client that pipelines would never have to read.
     #[inline]
     fn turn_to(&mut self, what: Timeout, now: Tick) {
         if self.pace.what != Timeout::Write || self.unsent() == 0 {
@@ -390,12 +396,13 @@ impl Conn {
         }
     }
 
-    /// Nothing of the next request is there.
+    /// Returns whether no byte of the next request has arrived.
     fn between_requests(&mut self, now: Tick, cx: &Context) -> Step {
         if self.unsent() > 0 {
             return Step::Write;
         }
-        // Not before a look in vain: to close on a request that has come already would reset it (RFC 9112 section 9.6).
+        // Only after a read that found nothing, because closing after a request has arrived would reset it (RFC 9112
+        // section 9.6).
         let is_over = now >= self.expires || self.is_drained(now, cx);
         if is_over && !self.readable {
             self.phase = Phase::Done;
@@ -428,8 +435,8 @@ impl Conn {
         }
     }
 
-    /// A response has been handed over whole. The next request does not wait until it is sent, so that the
-    /// answers to all requests of one read leave with one write.
+    /// Continues after a complete response was handed over. The next request does not wait until it is sent, so the
+    /// responses to all requests of one read leave with one write.
     fn finish_sending(&mut self, after: After, now: Tick) -> Option<Step> {
         match after {
             After::Next if self.rest.is_none() => self.next_request(now),
@@ -443,7 +450,7 @@ impl Conn {
         None
     }
 
-    /// Always inlined: as a call it took 10 instructions more of every request.
+    /// Always inlined. As a call, it took 10 more instructions for every request.
     #[inline(always)]
     fn next_request(&mut self, now: Tick) {
         self.http.next_request();

@@ -1,4 +1,4 @@
-//! What a connection does whose bytes other threads bring: it sends them as they come, and holds nothing meanwhile.
+//! A connection whose body other threads send. It sends the bytes as they are provided, and holds nothing meanwhile.
 
 use std::fmt;
 use std::io;
@@ -17,25 +17,26 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
 
-/// Messages are copied into the write buffer up to this much at a time: a slow client holds no more than that beside
-/// its queue, whose messages are shared.
+/// Bytes of messages that are copied to the write buffer at a time. A slow client holds no more than that, besides its
+/// queue, whose messages are shared.
 const PULLED_BYTES: usize = 16 << 10;
-/// What a client may send ahead while a feed is its response, or that is still to come; the rest waits in the kernel.
+/// Bytes that a client may send ahead during a feed or before a later response. Further bytes wait in the kernel.
 pub(super) const AHEAD_BYTES_MAX: usize = 16 << 10;
-/// What a receiver may leave to be brought again; one that wants more has to keep it itself, within its own limit.
+/// Bytes that a receiver may leave to be passed again. A receiver that needs more must keep them itself, within its own
+/// limit.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
-/// A feed, and where it has got to.
+/// A feed and its progress.
 pub(super) struct Fed {
     feed: Feed,
     /// None: it is the body of a response. Else the connection speaks another protocol.
     receive: Option<Box<dyn Receive>>,
     silence: Silence,
-    /// When something came last for the receiver.
+    /// Time of the last bytes for the receiver.
     heard: Tick,
-    /// So many bytes it has seen, and is not done with.
+    /// Number of bytes that the receiver has seen and not consumed.
     left: usize,
-    /// What is left of a message that was begun.
+    /// Rest of a message that was partly sent.
     begun: Bytes,
     farewell: Option<Bytes>,
     /// The other side knows that the server stops.
@@ -55,7 +56,7 @@ impl Fed {
         Fed { feed, receive, silence, heard: now, left: 0, begun: Bytes::new(), farewell: None, told: false }
     }
 
-    /// The next bytes to send, `most` of them at most.
+    /// Returns the next bytes to send, at most `most`.
     fn next(&mut self, most: usize) -> Pulled {
         if self.begun.is_empty() {
             match self.feed.pull() {
@@ -87,7 +88,7 @@ impl Fed {
         }
     }
 
-    /// The server stops: once, the feed is ended, or its other protocol told to end itself.
+    /// Reports once that the server stops. The feed is ended, or the other protocol is told to end.
     fn tell(&mut self) {
         if std::mem::replace(&mut self.told, true) {
             return;
@@ -98,12 +99,12 @@ impl Fed {
         }
     }
 
-    /// Its other protocol waits only for an answer to its farewell.
+    /// Returns whether the other protocol waits only for the confirmation of its farewell.
     fn is_last_said(&self) -> bool {
         self.told && self.feed.is_last_said()
     }
 
-    /// Nothing has happened for long.
+    /// Handles a long silence.
     fn beat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
         let timeout = cx.settings.upgrade_idle_timeout;
         if self.silence == Silence::Bounded && !timeout.is_zero() && now >= self.heard.after(timeout) {
@@ -125,7 +126,7 @@ impl Fed {
     }
 }
 
-/// What is told of a connection's bytes runs on the thread of its loop, which must not go down with it.
+/// Contains panics of a receiver, because it runs on the thread of a loop.
 fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| {
         let farewell = Bytes::new();
@@ -145,17 +146,17 @@ impl Drop for Fed {
 }
 
 impl Conn {
-    /// The response is, or is followed by, what is brought to `fed`.
+    /// Makes the messages of `fed` the response or its body.
     pub(super) fn feed_from(&mut self, fed: Fed, now: Tick, cx: &Context) {
         self.forget_request();
-        // One to which nothing is sent cannot be found out by that.
+        // If nothing is sent to a peer, sending cannot show that it has gone.
         self.stream.probe(cx.settings.write_timeout);
         *self.rest = Some(Box::new(Rest::Fed(fed)));
         self.turn_to(Timeout::Silence, now);
         self.phase = Phase::Fed;
     }
 
-    /// The request is over, as far as anybody reads it: without it, an idle connection needs no buffer.
+    /// Ends the request, because its bytes are no longer read. An idle connection then needs no buffer.
     pub(super) fn forget_request(&mut self) {
         if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.start = buffers.raw;
@@ -163,7 +164,7 @@ impl Conn {
         }
     }
 
-    /// Has the connection's owner woken when its feed has something, or its response has come. False: so it is now.
+    /// Wakes the owner when the feed has messages or the response was provided. Returns false if that is so already.
     pub(crate) fn watch_feed(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         match self.rest.as_deref() {
             Some(Rest::Fed(fed)) => fed.feed.watch(wakes, key),
@@ -172,7 +173,8 @@ impl Conn {
         }
     }
 
-    /// The same, when it is cut off: it waits for its client, which takes nothing. False: it is already.
+    /// Wakes the owner when the client must be disconnected, for a connection whose client reads nothing. Returns false
+    /// if it must be already.
     pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         match self.rest.as_deref() {
             Some(Rest::Fed(fed)) => fed.feed.watch_cut(wakes, key),
@@ -180,7 +182,7 @@ impl Conn {
         }
     }
 
-    /// It waits for a feed, or for its response, so that it has to be told when the server stops.
+    /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
         matches!(self.phase, Phase::Fed | Phase::Later)
     }
@@ -204,14 +206,14 @@ impl Conn {
         None
     }
 
-    /// None: the feed is over, and the phase is what follows.
+    /// Returns None if the feed has ended. The phase then says what follows.
     fn feed_with(&mut self, fed: &mut Fed, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
         if cx.stage() != Stage::Running {
             fed.tell();
         }
         self.pass_on(fed, now)?;
         if self.unsent() > 0 {
-            // A client that is cut off for being slow would be slow to notice.
+            // A client that is disconnected because it is slow would notice the end late.
             return fed.refuse_if_cut().map(|()| Some(Step::Write));
         }
         let mut left = PULLED_BYTES;
@@ -236,7 +238,7 @@ impl Conn {
             self.pace = self.pace.then(what, now);
         }
         if what == Timeout::Linger && now >= self.pace.deadline(&cx.settings) {
-            // Where a thread reads it, bytes that keep coming would outrun that.
+            // If a thread reads the connection, a steady stream of bytes would delay this forever.
             self.phase = Phase::Done;
             return Ok(None);
         }
@@ -246,14 +248,14 @@ impl Conn {
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.receive.is_some() || ahead < AHEAD_BYTES_MAX;
         if self.ended && !takes {
-            // Its end stands behind what nobody will read.
+            // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return Ok(None);
         }
         Ok(Some(if self.readable && takes { Step::Read } else { Step::Wait }))
     }
 
-    /// What the client has sent goes to the protocol that it speaks.
+    /// Passes the client's bytes to the other protocol.
     fn pass_on(&mut self, fed: &mut Fed, now: Tick) -> io::Result<()> {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
         let used = fed.receive(&buffers.input[buffers.start..], now)?;
@@ -293,7 +295,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Nothing was sent for the time of the setting `heartbeat`; where another protocol is spoken, nothing came.
+    /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
     pub(super) fn beat(&mut self, now: Tick, cx: &Context) {
         self.pace = self.pace.then(Timeout::Silence, now);
         let Some(mut rest) = self.rest.take() else { return };

@@ -1,6 +1,6 @@
-//! How bytes move between a connection's socket and its buffers, and what the framing makes of them.
+//! Moves bytes between a connection's socket and its buffers, and applies the framing.
 //!
-//! Inlined down to the system call, for the reason that `transport/stream.rs` gives.
+//! The functions are inlined down to the system call, for the reason in `transport/stream.rs`.
 
 use std::io;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
 use crate::transport::{Buffers, Pool, Tick};
 
-/// A fast peer of a large response gets this much before others have their turn. With half of it the kernel's own buffer grew less,
-/// and a file of 10 MiB took 3 to 4 % more CPU.
+/// Bytes of a large response for a fast peer before other connections have their turn. With half of it, the kernel's
+/// own buffer grew less, and a file of 10 MiB took 3 to 4 % more CPU.
 const TURN_BYTES: usize = 2 << 20;
 
-/// What a peer is sent before it has acknowledged anything: ten segments of Ethernet (RFC 6928).
+/// Bytes that a peer is sent before its first acknowledgement: ten Ethernet segments (RFC 6928).
 const INITIAL_WINDOW_BYTES: usize = 10 * 1460;
 
-/// How far sending has got.
+/// Progress of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// Everything is with the kernel.
+    /// The kernel has accepted everything.
     All,
-    /// The kernel takes no more now.
+    /// The kernel accepts no more now.
     Blocked,
-    /// It would take more, but others wait.
+    /// The kernel would accept more, but other connections wait.
     Enough,
 }
 
 impl Conn {
-    /// Reads once, without waiting. `Ok(0)`: the peer has ended its side.
+    /// Reads once, without waiting. `Ok(0)` means that the peer has closed its side.
     #[inline(always)]
     pub(crate) fn fill(&mut self, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
@@ -42,7 +42,7 @@ impl Conn {
         self.note_read(read, asked, now)
     }
 
-    /// Reads once, and waits for at most `patience`. When that is over, [`came_by`](Conn::came_by) is told.
+    /// Reads once, and waits for at most `patience`. After that time, call [`came_by`](Conn::came_by).
     #[inline(always)]
     pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
@@ -51,7 +51,7 @@ impl Conn {
         self.note_read(read, asked, now)
     }
 
-    /// What was read came while its thread waited, and not before: a request has its time from then on.
+    /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
     pub(crate) fn came_by(&mut self, now: Tick) {
         self.pace.advance(0, now);
     }
@@ -60,7 +60,7 @@ impl Conn {
     fn note_read(&mut self, read: io::Result<usize>, asked: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
-                // A short read has emptied the socket: the poller will tell of more (epoll(7), edge-triggered).
+                // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.readable = *count == asked || self.ended;
                 self.pace.advance(*count, now);
             }
@@ -70,7 +70,7 @@ impl Conn {
         read
     }
 
-    /// Sends what is to be sent, without waiting.
+    /// Sends without waiting.
     #[inline(always)]
     pub(crate) fn flush(&mut self, now: Tick) -> io::Result<Flushed> {
         let mut total = 0;
@@ -97,17 +97,18 @@ impl Conn {
                 Err(error) => return Err(error),
             }
         }
-        // It gets on, so the time that its request had is over, whatever is left to send.
+        // The peer makes progress, so the time of its request has ended, whatever is left to send.
         if self.pace.what != Timeout::Write {
             self.pace = self.pace.then(Timeout::Write, now);
         }
         Ok(Flushed::Enough)
     }
 
-    /// The time of a peer that takes what is sent is up: has it taken some all the same, and fast enough?
+    /// Handles the deadline of a peer that reads a response. Returns whether it has read some of it all the same, and
+    /// fast enough.
     ///
-    /// A send tells. Pollers speak of room only when there is much: Linux when a third of a TCP socket's buffer is free, which
-    /// was 1.3 MB, and 40 s of a client that took 32 KiB a second.
+    /// Only a send shows progress. Pollers report space only if there is much. Linux does so when a third of a TCP
+    /// socket's buffer is free. That was 1.3 MB, or 40 s for a client that read 32 KiB a second.
     #[cold]
     pub(crate) fn gets_on(&mut self, now: Tick, cx: &Context) -> io::Result<bool> {
         let before = self.pace.bytes();
@@ -115,13 +116,13 @@ impl Conn {
         Ok(flushed == Flushed::All || (self.pace.bytes() > before && self.deadline(cx) > now))
     }
 
-    /// The peer took all: the next time it blocks is another time.
+    /// The peer has read everything, so the next time it blocks is a new time.
     #[inline(always)]
     fn note_flushed(&mut self, now: Tick) -> Flushed {
         if self.pace.what == Timeout::Write {
             self.pace = self.pace.then(Timeout::Idle, now);
         }
-        // The end of a connection, which follows at once, has what is kept leave with it.
+        // The end of the connection follows at once, and takes the kept bytes with it.
         if self.stream.is_corked() && !self.ends_in_order() {
             self.stream.uncork();
         }
@@ -135,8 +136,9 @@ impl Conn {
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 
-    /// One system call: sends what is to be sent and `data` behind it. Says how much of `data` the kernel has taken. The end of
-    /// that may stay there until the next [`flush`](Conn::flush): see [`Stream::cork`](crate::transport::Stream::cork).
+    /// Sends the waiting bytes and `data` with one system call. Returns how much of `data` the kernel has accepted. The
+    /// end of `data` may stay there until the next [`flush`](Conn::flush): see
+    /// [`Stream::cork`](crate::transport::Stream::cork).
     pub(super) fn send_with(&mut self, data: &[u8], now: Tick) -> io::Result<usize> {
         self.stream.cork();
         let buffers = self.buffers.get_or_insert_default();
@@ -154,10 +156,10 @@ impl Conn {
         Ok(of_data)
     }
 
-    /// One system call. 0: nothing was left to send.
+    /// Sends with one system call. 0 means that nothing was left to send.
     #[inline(always)]
     fn send_once(&mut self) -> io::Result<usize> {
-        // Of a response that came later its body may be all that there is: the request has gone, and the head is sent.
+        // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
         let sent = match self.rest.as_deref_mut() {
             None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
@@ -192,7 +194,7 @@ impl Conn {
         Ok(sent)
     }
 
-    /// Looks at the unread bytes once and makes payload of them.
+    /// Parses the unread bytes once and turns them into payload.
     pub(super) fn decode(&mut self, cx: &Context) -> Result<BodyEvent, Fault> {
         let raw = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.input[buffers.raw..]);
         let (used, event) = self.http.read_body(raw, &cx.limits)?;
@@ -205,23 +207,23 @@ impl Conn {
         Ok(event)
     }
 
-    /// Bytes that were read and that nobody has looked at.
+    /// Returns the bytes that were read and not parsed.
     pub(super) fn undecoded(&self) -> usize {
         self.buffers.as_ref().map_or(0, |b| b.input.len() - b.raw)
     }
 
-    /// Bytes of the body in progress that are in memory.
+    /// Returns the bytes of the current body that are in memory.
     pub(super) fn buffered_body(&self) -> usize {
         self.buffers.as_ref().map_or(0, |b| b.payload.len()) + self.undecoded()
     }
 
-    /// Bytes behind the head that are in memory, the framing of chunks included: of chunks of one byte it is five
-    /// times the payload.
+    /// Returns the bytes after the head that are in memory, including chunk framing. For chunks of one byte, that is
+    /// five times the payload.
     pub(super) fn bytes_ahead(&self) -> usize {
         self.buffers.as_ref().map_or(0, |b| b.input.len() - (b.start + b.head.bytes as usize))
     }
 
-    /// Drops payload that nobody wants, and the room it took.
+    /// Drops payload that is not needed, and its space.
     pub(super) fn forget_payload(&mut self) {
         let Some(buffers) = self.buffers.as_deref_mut() else { return };
         buffers.payload = buffers.raw..buffers.raw;
@@ -231,11 +233,11 @@ impl Conn {
     }
 }
 
-/// A file this long is sent in full segments (`Stream::cork`): one of 1 MiB in 17 and not 20, for 0.83 of the time. One of 100 KiB is
-/// two segments in any case, and took 15.1 us for 12.5.
+/// Length from which a file is sent in full segments (`Stream::cork`). A file of 1 MiB took 17 segments instead of 20,
+/// and 0.83 of the time. A file of 100 KiB has two segments in any case, and took 15.1 us instead of 12.5 us.
 const CORKED_BYTES_MIN: u64 = 128 << 10;
 
-/// What a read may bring. The buffer's start is given up first: it belongs to requests that are over.
+/// Returns the space for a read. Bytes of earlier requests at the start of the buffer are dropped first.
 fn room(buffers: &mut Buffers) -> usize {
     buffers.make_room(1);
     buffers.input.capacity() - buffers.input.len()
@@ -255,7 +257,7 @@ fn unsent_len(buffers: &Buffers) -> usize {
     buffers.output.len() - buffers.sent
 }
 
-/// Adds `len` bytes at `start` behind `raw` to the payload; chunk framing between the two parts goes.
+/// Appends `len` bytes at `start` in `raw` to the payload. Chunk framing between the two parts is dropped.
 fn absorb(buffers: &mut Buffers, start: usize, len: usize) {
     let from = buffers.raw + start;
     if buffers.payload.is_empty() {

@@ -1,4 +1,4 @@
-//! What a connection does whose response comes when its handler is done: it waits, and holds nothing meanwhile.
+//! A connection whose response is sent after its handler has returned. It holds nothing while it waits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,31 +12,31 @@ use crate::message::{Later, Response, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
-/// What is left of a request whose response comes later.
+/// Parts that are kept of a request whose response is sent later.
 pub(super) struct Left {
     pub(super) method: Method,
     pub(super) path: Box<[u8]>,
     pub(super) id: Option<Box<str>>,
-    /// It had a body that was not read whole.
+    /// Whether its body was not read to its end.
     pub(super) body_is_lost: bool,
-    /// Its client takes trailers.
+    /// Whether its client accepts trailers.
     pub(super) wants_trailers: bool,
 }
 
-/// A response that is to come.
+/// A response that is not available yet.
 pub(super) struct Pending {
     later: Later,
-    /// What middleware has made of the response that stands in for it.
+    /// Response that middleware has built from the stand-in.
     stand_in: Response,
-    /// When it is sent at the latest; none where no clock gets there.
+    /// Time at which the response is sent at the latest. None if the clock cannot reach it.
     due: Option<Instant>,
-    /// The first tick by then.
+    /// First tick at or after that time.
     due_tick: Tick,
-    /// So it is, says the owner.
+    /// Whether the owner says that the time has come.
     is_due: bool,
-    /// No more is needed of the request, and the path for the log alone.
+    /// Kept parts of the request. The path is only for the log.
     asked: Left,
-    /// Under which token its loop will look at it when it is due.
+    /// Token for which its loop checks it when it is due.
     alarm: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Pending {
 }
 
 impl Conn {
-    /// The request will be over, but for this.
+    /// Ends the request, except for the kept parts.
     pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> Left {
         let asked = self.asked();
         let has_payload = self.buffers.as_deref().is_some_and(|buffers| !buffers.payload.is_empty());
@@ -60,7 +60,7 @@ impl Conn {
         }
     }
 
-    /// The handler has answered that its response comes later; or the response that has come has.
+    /// Starts the wait: the handler's response is sent later, or a provided response is itself sent later.
     pub(super) fn respond_later(
         &mut self,
         later: Later,
@@ -86,7 +86,7 @@ impl Conn {
         let is_due = pending.is_due || now >= pending.due_tick || cx.stage() != Stage::Running;
         let is_known = is_due || pending.later.is_over();
         if self.unsent() > 0 {
-            // Answers to earlier requests do not wait for this one.
+            // Responses to earlier requests do not wait for this one.
             return Some(Step::Write);
         }
         if is_known {
@@ -95,20 +95,20 @@ impl Conn {
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = ahead < AHEAD_BYTES_MAX;
         if self.ended && !takes {
-            // Its end stands behind what nobody will read.
+            // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return None;
         }
         Some(if self.readable && takes { Step::Read } else { Step::Wait })
     }
 
-    /// When its response is sent, whoever brings it or does not. None: it waits for nothing of the kind.
+    /// Returns when its response is sent if no other thread provides it. None if it waits for no response.
     #[inline]
     pub(crate) fn response_due(&self) -> Option<Tick> {
         if self.phase != Phase::Later { None } else { self.pending().map(|pending| pending.due_tick) }
     }
 
-    /// The same, exactly, and once for each token: for an owner that has to be told when to look at it.
+    /// Returns the same time exactly, and once for each token, for an owner that must set a timer.
     #[inline]
     pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
         let (token, is_later) = (self.token, self.phase == Phase::Later);
@@ -116,12 +116,12 @@ impl Conn {
         pending.due.filter(|_| pending.alarm.replace(token) != Some(token))
     }
 
-    /// Whether this is its alarm, and not one of a response that it has had.
+    /// Returns whether this is its timer, and not the timer of an earlier response.
     pub(crate) fn has_alarm(&self, due: Instant) -> bool {
         self.phase == Phase::Later && self.pending().is_some_and(|pending| pending.due == Some(due))
     }
 
-    /// Its alarm has come.
+    /// Records that its timer has fired.
     pub(crate) fn note_due(&mut self, due: Instant) {
         if self.has_alarm(due)
             && let Some(Rest::Later(pending)) = self.rest.as_deref_mut()
@@ -130,7 +130,8 @@ impl Conn {
         }
     }
 
-    /// Its alarm may have come and found it out. True: so it has, by `moment`, and nobody knew.
+    /// Handles a timer that may have fired while the connection was out of its loop. Returns true if it was due at
+    /// `moment` and that was unknown.
     #[cold]
     pub(crate) fn note_due_by(&mut self, moment: Instant) -> bool {
         let Some(Rest::Later(pending)) = self.rest.as_deref_mut() else { return false };
@@ -138,13 +139,13 @@ impl Conn {
         is_due && !std::mem::replace(&mut pending.is_due, true)
     }
 
-    /// It waits for its response.
+    /// Returns whether it waits for its response.
     #[inline]
     pub(crate) fn awaits_response(&self) -> bool {
         self.phase == Phase::Later
     }
 
-    /// What has come, for a call that has no handler to make, and the response that stands in for it; and what was asked for.
+    /// Takes the provided response and the stand-in, and what was requested, for a call without a handler.
     #[cold]
     pub(super) fn take_response(&mut self) -> Option<(Later, Response, Left)> {
         let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return None };

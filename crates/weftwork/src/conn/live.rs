@@ -1,4 +1,4 @@
-//! What happens between a request's head and its response: the handler's view of the connection.
+//! The exchange between a request's head and its response: the handler's view of the connection.
 
 mod lasting;
 mod panics;
@@ -31,15 +31,15 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
 
-/// Files, and parts of them, up to this are read and copied behind their head: one system call less, and the file is
-/// closed before. From there on `sendfile` is cheaper, unless the bytes are in memory: at 10 kB the copies cost a third more CPU
-/// a request.
+/// Maximum length of a file, or a part of it, that is read and copied after its head. That saves a system call, and the
+/// file is closed earlier. Longer files use `sendfile`, which is cheaper unless the bytes are in memory. At 10 kB, the
+/// copies cost a third more CPU per request.
 const FILE_COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// What a run of the handler needs.
+/// Context of a call of the handler.
 pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Context,
-    /// When it begins.
+    /// Start of the call.
     pub(crate) now: Tick,
     pub(crate) handler: &'a dyn Handler,
     pub(crate) wait: &'a dyn Wait,
@@ -53,42 +53,43 @@ struct Live<'a> {
     cx: &'a Context,
     wait: &'a dyn Wait,
     dates: &'a mut DateCache,
-    /// When the request had come, as far as it is read.
+    /// Time at which the request had arrived, as far as it was read.
     asked: Tick,
-    /// Where the response has come later: nothing else is left of it.
+    /// Set if the response was sent later. Then nothing else is left of the request.
     left: Option<Left>,
-    /// How the request's body gets on, once the handler has waited for it.
+    /// Progress of the request's body, after the handler has waited for it.
     body: Option<Pace>,
-    /// It was waited for in vain, and nothing else was done since.
+    /// Whether a wait for it has failed, and nothing else was done since.
     waits: bool,
-    /// Where the handler is watched, or the writer of its response, while one runs.
+    /// Slot of the watchdog while the handler or the writer of its response runs.
     watched: Option<&'a Post>,
-    /// How much of it may be read.
+    /// Limit of the body.
     quota: Quota,
-    /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
+    /// The response, if it is streamed. Most responses are not, and they should not be copied to this stack or dropped
+    /// from it.
     streamed: Option<Box<Streamed>>,
-    /// What somebody named the request.
+    /// Name of the request for the log.
     id: Option<Box<str>>,
 }
 
 /// A response that is written while its writer runs.
 #[derive(Default)]
 struct Streamed {
-    /// Its head: written with the first byte of its body, so that a writer that reads the request first can still
-    /// have the client told to go on, and one that fails at once answers 500.
+    /// Its head. The head is written with the first byte of the body. Until then, a writer that reads the request first
+    /// can send 100 Continue, and a writer that fails at once can send 500.
     pending: Option<Response>,
-    /// Why that cannot be written, which was tried.
+    /// Why the head cannot be written, after an attempt.
     misuse: Option<Misuse>,
-    /// To be sent behind its body.
+    /// Trailer fields.
     trailers: Vec<(HeaderName, HeaderValue)>,
-    /// Its writer was told that the server stops.
+    /// Whether its writer was told that the server stops.
     knows_of_stop: bool,
 }
 
 impl Conn {
-    /// After [`Step::Call`](super::Step::Call): runs the handler and takes its response. Blocks only in the
-    /// handler, in the writer of a streamed body, and there only through `call.wait`. Says when it had ended, but for what
-    /// never waits.
+    /// Runs the handler after [`Step::Call`](super::Step::Call), and takes its response. Blocks only in the handler and
+    /// in the writer of a streamed body, and there only through `call.wait`. Returns when the call ended, except for
+    /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
@@ -129,8 +130,8 @@ impl Conn {
 }
 
 impl<'a> Live<'a> {
-    /// The response is laid where it stays until it is written: to hand it on by value, three times, took as long
-    /// as to parse the head.
+    /// Places the response where it stays until it is written. Moving it by value three times took as long as parsing
+    /// the head.
     fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
         let mut request = Request::new(self);
         let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
@@ -140,20 +141,20 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The response that was to come, for which no handler runs any more.
+    /// Takes the provided response. No handler runs for it.
     #[cold]
     fn take_what_came(&mut self, response: &mut Option<Response>) {
         let Some((later, stand_in, asked)) = self.conn.take_response() else { return };
         self.left = Some(asked);
         let moment = self.wait.moment();
-        // Its filters are told, and those are the user's.
+        // Its filters are told, and they belong to the user.
         let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(stand_in, moment))));
         if let Err(panic) = taken {
             *response = Some(self.answer_to_panic(panic));
         }
     }
 
-    /// What was asked for.
+    /// Returns what was requested.
     #[cold]
     fn target(&self) -> Asked<'_> {
         match &self.left {
@@ -162,7 +163,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// What who is watched has done took so long, without its waits for the client.
+    /// Logs a watched call if it took long, without its waits for the client.
     #[inline]
     fn note_took(&self, now: Tick) {
         let took = self.watched.map_or(Duration::ZERO, |post| post.begun().until(now));
@@ -180,7 +181,7 @@ impl<'a> Live<'a> {
         log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}{id}");
     }
 
-    /// What lines of the log about the request end with.
+    /// Returns the suffix of the request's log lines.
     #[cold]
     fn id_for_log(&self) -> String {
         let id = self.left.as_ref().map_or(&self.id, |left| &left.id);
@@ -191,7 +192,7 @@ impl<'a> Live<'a> {
         self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
     }
 
-    /// What a client does by leaving, or by what it sends, is no error of the handler's.
+    /// If the client leaves or sends bad data, that is no error of the handler.
     #[cold]
     fn note_early_end(&self, error: Error) {
         let (asked, id) = (self.target(), self.id_for_log());
@@ -204,8 +205,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Writes the response as far as this thread has to; the rest is sent by the engine. Says when it had ended,
-    /// but for what never waits.
+    /// Writes the part of the response that needs this thread. The engine sends the rest. Returns when the call ended,
+    /// except for calls that never wait.
     fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
         self.conn.pace.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
@@ -221,7 +222,7 @@ impl<'a> Live<'a> {
                     now = self.wait.now();
                     streamed
                 }
-                // To begin would be to wait once more for a client whose time is up.
+                // Otherwise the call would wait once more for a client whose time is up.
                 Payload::Lasting(_) if self.conn.phase == Phase::Done => return now,
                 Payload::Lasting(lasting) => {
                     self.last(response, *lasting, now);
@@ -244,7 +245,7 @@ impl<'a> Live<'a> {
         now
     }
 
-    /// A response that is copied behind its head, as most are.
+    /// Writes a response that is copied after its head, as most are.
     fn copied(&mut self, response: &Response, bytes: &[u8], now: Tick) -> io::Result<After> {
         self.give_up_long_body();
         let head = head_of(response, BodyLength::Exact(bytes.len() as u64));
@@ -254,14 +255,14 @@ impl<'a> Live<'a> {
         written.or_else(|misuse| self.fail(&misuse, Response::default()))
     }
 
-    /// What the handler left unread of the request is more than is dropped to keep the connection.
+    /// Returns whether the handler left more of the request unread than is dropped to keep the connection.
     fn give_up_long_body(&mut self) {
         if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
             self.conn.http.close_after();
         }
     }
 
-    /// A response whose length is known: all of it is handed over at once.
+    /// Writes a response of known length, which is handed over whole.
     #[inline(never)]
     fn whole(&mut self, response: &Response, payload: Payload, now: Tick) -> io::Result<After> {
         self.give_up_long_body();
@@ -290,7 +291,8 @@ impl<'a> Live<'a> {
         self.finish()
     }
 
-    /// Nothing of the response has been written, and it cannot be. Some fields of what was meant may be sent.
+    /// Replaces a response that cannot be written, before any part of it was written. It keeps some fields of that
+    /// response.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (asked, id, why) = (self.target(), self.id_for_log(), OneLine(why));
         log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
@@ -299,7 +301,7 @@ impl<'a> Live<'a> {
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
         let written = self.conn.http.write_response(&head, SERVER_ERROR, date, output);
-        // The fields of what was meant may be why it cannot be.
+        // The fields of that response may be why it cannot be written.
         let bare = ResponseHead { fields: &[], ..head };
         let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
         written.map_err(io::Error::other)
@@ -325,7 +327,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// What is read here leaves with the head.
+    /// Limit of the bytes that are read here and leave together with the head.
     fn append_file(&mut self, file: &File, offset: u64, count: usize) -> io::Result<()> {
         let conn = &mut *self.conn;
         conn.http.body_bypassed(count as u64).map_err(io::Error::other)?;

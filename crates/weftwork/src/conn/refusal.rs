@@ -1,4 +1,4 @@
-//! The answers that the connection gives by itself: to malformed requests, late ones, and too many.
+//! Responses of the connection itself: to malformed or late requests, and under overload.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use crate::transport::deadlines::Timeout;
 use crate::transport::{Pool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// More than kernels hold by default for a socket that nobody reads: who sends on is not waited for.
+/// More bytes than kernels hold by default for an unread socket. If a client sends more, it is not waited for.
 const SENT_OFF_BYTES_MAX: usize = 256 << 10;
-/// When a client that was turned away may come again, in seconds.
+/// `Retry-After` for a rejected client, in seconds.
 pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// Every thread is in use and the queue is full: what a client is told of it.
+/// Text for a client if every thread is busy and the queue is full.
 pub(super) const BUSY: &str = "the server is too busy for this request";
 
 impl Conn {
@@ -43,8 +43,8 @@ impl Conn {
         self.refuse(StatusCode::BAD_REQUEST, &said, &note, cx);
     }
 
-    /// RFC 9110 section 7.4: what is asked for is for secured connections, and only a gateway that is trusted can say that
-    /// its client has one.
+    /// Rejects a request for a secured connection. Only a trusted gateway can say that its client has one (RFC 9110
+    /// section 7.4).
     #[cold]
     pub(super) fn refuse_if_misdirected(&mut self, cx: &Context) {
         let target =
@@ -59,11 +59,11 @@ impl Conn {
         self.refuse(StatusCode::MISDIRECTED_REQUEST, said, note, cx);
     }
 
-    /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.
+    /// Rejects a peer that is not a trusted proxy, on a listener that expects the PROXY protocol.
     #[cold]
     pub(super) fn refuse_stranger(&mut self, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        // Whom we trust is nothing to tell a stranger.
+        // An untrusted peer must not learn which proxies are trusted.
         let trusted = &cx.settings.trusted_proxies;
         let note = format!("its address is not in trusted_proxies ({trusted})");
         let said = "only trusted proxies may connect to this listener";
@@ -77,7 +77,7 @@ impl Conn {
         self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &knobs, cx);
     }
 
-    /// Its time is up, and there is nothing to tell it.
+    /// Logs a timeout in a phase in which the client gets no response.
     #[cold]
     pub(super) fn note_timeout(&self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
@@ -91,13 +91,13 @@ impl Conn {
         tell(cx, format_args!("closing {}: {what} ({knobs})", Peer(self)));
     }
 
-    /// Instead of a call of the handler: every thread is in use and the queue is full.
+    /// Rejects a request because every thread is busy and the queue is full.
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
         self.refuse_busy(&cx.settings.show(&["threads_max", "queue_max"]), cx);
     }
 
-    /// Instead of a call of the handler: there is no memory for the stack of its fiber.
+    /// Rejects a request because there is no memory for the stack of its fiber.
     #[cfg(feature = "fibers")]
     #[cold]
     pub(crate) fn refuse_for_stack(&mut self, cx: &Context) {
@@ -109,17 +109,17 @@ impl Conn {
     fn refuse_busy(&mut self, note: &str, cx: &Context) {
         Counters::count(&cx.counters.shed);
         if self.is_taken_over() {
-            // It has its answer already.
+            // The response was already sent.
             self.phase = Phase::Done;
             tell(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
             return;
         }
-        // A response that has come goes unsent; it would be waited for behind the refusal.
+        // A provided response is not sent, because the refusal would wait behind it.
         *self.rest = None;
         self.refuse_request(BUSY, note, cx);
     }
 
-    /// Instead of a call of the handler: it waited for a thread until nobody waited for it.
+    /// Rejects a request that has waited for a thread until its time was up or its client had left.
     #[cold]
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
         Counters::count(&cx.counters.abandoned);
@@ -135,13 +135,13 @@ impl Conn {
         }
     }
 
-    /// Instead of reading anything: too many connections are accepted already.
+    /// Rejects a connection before anything is read, because too many are accepted.
     #[cold]
     pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
         self.shed(&cx.settings.show(&["accepted_max"]), cx);
     }
 
-    /// Instead of reading anything: there is no descriptor for it, but the one that was kept for this.
+    /// Rejects a connection before anything is read, because only the reserve descriptor is left for it.
     #[cold]
     pub(crate) fn refuse_for_want(&mut self, cx: &Context) {
         let knob = cx.settings.show(&["connections_max"]);
@@ -154,11 +154,12 @@ impl Conn {
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, said, note, cx);
     }
 
-    /// Sends a refusal as far as it can be sent at once, and ends: there is nobody to wait for the peer. What has
-    /// come of its request is read, as it would turn the end into a reset; what is on its way still may.
+    /// Sends what can be sent of a refusal at once, and closes, because no thread can wait for the peer. Bytes of the
+    /// request that have arrived are read, because otherwise the close would be a reset. Bytes on their way may still
+    /// cause one.
     #[cold]
     pub(crate) fn send_off(mut self: Box<Conn>, now: Tick) {
-        // A peer that has gone needs no answer.
+        // A peer that has gone needs no response.
         let _ = self.flush(now);
         self.stream.shutdown_write();
         let mut read = 0;
@@ -171,14 +172,14 @@ impl Conn {
         }
     }
 
-    /// A whole request that nobody is called for: its client gets the shape of all errors about requests.
+    /// Rejects a complete request without calling the handler. The client gets the format of all errors about requests.
     fn refuse_request(&mut self, detail: &str, note: &str, cx: &Context) {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         self.note_refusal(status, detail, note, cx);
         self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).detail(detail).to_json(), cx);
     }
 
-    /// There is no whole request yet. The client is told `said`, the log `note` too: which setting it is about.
+    /// Rejects an incomplete request. The client gets `said`, and the log gets `note` as well, which names the setting.
     fn refuse(&mut self, status: StatusCode, said: &str, note: &str, cx: &Context) {
         self.note_refusal(status, said, note, cx);
         self.write_refusal(status, &TEXT, &format!("{said}\n"), cx);
@@ -189,7 +190,7 @@ impl Conn {
         tell(cx, format_args!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16()));
     }
 
-    /// Whatever the peer still sends is never read as a request.
+    /// Writes a refusal. Later bytes of the peer are never read as a request.
     fn write_refusal(&mut self, status: StatusCode, content_type: &HeaderValue, text: &str, cx: &Context) {
         let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
         let head = ResponseHead {
@@ -211,7 +212,7 @@ impl Conn {
     }
 }
 
-/// Logs what a client has done. Clients can do that at any rate, so it is written for a few of them a second.
+/// Logs an action of a client. Clients can act at any rate, so only a few lines a second are written.
 pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
     if !log::log_enabled!(log::Level::Info) {
         return;
@@ -224,7 +225,7 @@ pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
     log::info!("{}", OneLine(line));
 }
 
-/// A peer's address for a log line.
+/// Address of a peer for a log line.
 struct Peer<'a>(&'a Conn);
 
 impl fmt::Display for Peer<'_> {

@@ -1,4 +1,4 @@
-//! What becomes of a connection that another protocol takes over: its socket, alone, for as long as it is used.
+//! An upgraded connection: its socket, for as long as the other protocol uses it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,24 +21,24 @@ use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
-/// How often a thread that waits for the end of a connection looks whether others wait for it.
+/// Interval at which a thread that waits for the end of a connection checks whether other work waits for it.
 const LINGER_LOOK: Duration = Duration::from_millis(50);
 
-/// What is left of a connection: both halves of an [`Upgraded`] share it, and the last one to go closes it.
+/// Socket of the connection. Both halves of an [`Upgraded`] share it, and the last half to go closes it.
 struct Socket {
     stream: Stream,
     peer: Option<SocketAddr>,
     cx: Arc<Context>,
     wait: Arc<dyn Wait + Send + Sync>,
-    /// How the peer takes what is written.
+    /// Progress of the peer in reading what is written.
     pace: Mutex<Pace>,
     has_lingered: AtomicBool,
     _open: Open,
 }
 
 impl Conn {
-    /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done. `is_wanted`: others
-    /// wait for the thread.
+    /// Runs the upgraded protocol after [`Step::Takeover`](super::Step::Takeover), to its end. `is_wanted` says whether
+    /// other work waits for the thread.
     pub(crate) fn take_over(
         self: Box<Conn>,
         cx: &Arc<Context>,
@@ -59,7 +59,7 @@ impl Conn {
         let upgraded =
             Upgraded::new(line.clone(), early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
-            // Whoever has a half of it elsewhere goes on.
+            // Another thread may hold a half, and then continues.
             Ok(Ok(())) if Arc::strong_count(&line) == 1 && !line.has_lingered.load(Ordering::Relaxed) => {
                 line.linger(is_wanted);
             }
@@ -81,7 +81,7 @@ impl Conn {
         }
     }
 
-    /// The answer is on its way; what follows it is not ours to read.
+    /// The response is on its way, and later bytes belong to the other protocol.
     pub(super) fn leave_to(&mut self, rest: Rest) {
         *self.rest = Some(Box::new(rest));
         self.phase = Phase::Takeover;
@@ -105,8 +105,8 @@ impl Drop for Held<'_> {
 }
 
 impl Socket {
-    /// Ends our side, and reads on until the peer ends its own: what was written last is not lost to a reset then (RFC 9112
-    /// section 9.6).
+    /// Closes this side, and reads on until the peer closes its side. Then a reset does not destroy the last bytes (RFC
+    /// 9112 section 9.6).
     fn linger(&self, is_wanted: impl Fn() -> bool) {
         self.stream.shutdown_write();
         let settings = &self.cx.settings;
@@ -114,7 +114,7 @@ impl Socket {
         let (mut read, mut dropped) = (0, [0; 4096]);
         while read < settings.linger_bytes_max.0 && !is_wanted() {
             let left = self.cx.clock.now().until(until);
-            // That the server stops is no reason to stop lingering.
+            // A stop of the server does not end the lingering.
             match self.read(&mut dropped, Some(left.min(LINGER_LOOK)), &mut true) {
                 Ok(count @ 1..) if !left.is_zero() => read += count as u64,
                 Err(error) if is_timed_out(&error) && !left.is_zero() => {}
@@ -146,7 +146,7 @@ impl Line for Socket {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
             match self.wait.ready_in(self.stream.as_fd(), Readiness::Read, until, stage) {
-                // The server has moved on: what that means is looked at again.
+                // The server has moved on to another stage, which is checked again.
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() =>
                 {
@@ -165,12 +165,13 @@ impl Line for Socket {
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
         self.wait.go_on(&self.cx)?;
-        // There is one writer, so nobody waits for this.
+        // There is one writer, so the lock is free.
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         if pace.what == Timeout::Write {
             pace.resume(self.wait.now());
         }
-        // What the last wait ended with: then a send tells whether the peer has taken some all the same, as in `Conn::gets_on`.
+        // Result of the last wait. After a timeout, a send shows whether the peer has read something all the same, as
+        // in `Conn::gets_on`.
         let mut late = None;
         loop {
             match self.stream.send(data, false) {
@@ -193,7 +194,7 @@ impl Line for Socket {
                 }
                 Ok(count) if pace.what == Timeout::Write => {
                     let now = self.wait.now();
-                    // It took all: the next time it blocks is another time.
+                    // The peer has read everything, so the next time it blocks is a new time.
                     match count == data.len() {
                         true => *pace = pace.then(Timeout::Idle, now),
                         false => pace.advance(count, now),
@@ -233,7 +234,7 @@ impl Line for Socket {
 
     #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration {
-        // A century is for ever, and can be added to a time.
+        // A century counts as no limit, and can be added to a time.
         self.cx.settings.linger_timeout.min(Duration::from_secs(100 * 365 * 24 * 3600))
     }
 }

@@ -1,4 +1,4 @@
-//! How a handler gets the body of its request: what has come already, then what comes while it waits.
+//! Reading the body of a request for a handler: bytes that have arrived, then bytes that it waits for.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,11 +15,11 @@ use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::{is_timed_out, is_would_block};
 
-/// Room of a handler's that is worth a read of its own.
+/// Size of a handler's buffer from which a direct read pays off.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 impl Live<'_> {
-    /// Sees to it that there is payload which was not consumed, unless the body is over. False: nothing has come until `by`.
+    /// Makes payload available, unless the body has ended. Returns false if nothing has arrived by `by`.
     pub(super) fn gather_payload(&mut self, by: Option<Tick>) -> Result<bool, BodyError> {
         self.check_kept()?;
         while self.conn.held().payload.is_empty() {
@@ -42,8 +42,8 @@ impl Live<'_> {
         if is_lost { Err(BodyError::LetGo) } else { Ok(()) }
     }
 
-    /// Moves payload into the room that a handler has. What has not come yet is read into that at once, if the room is large, and
-    /// nothing behind the body can get there.
+    /// Moves payload to a handler's buffer. Bytes that have not arrived are read into that buffer directly, if it is
+    /// large and only bytes of the body can get there.
     pub(super) fn take_payload(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.check_kept()?;
         if self.reads_directly(into) {
@@ -67,8 +67,8 @@ impl Live<'_> {
         room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
     }
 
-    /// Adds what has come meanwhile, behind what was read ahead: one long part costs less to pass on than two. An end is for the next
-    /// read, which meets it again, and after an error finds one.
+    /// Appends bytes that have arrived since, because one long part costs less to pass on than two. An end is left to
+    /// the next read, which finds it again, as it also does after an error.
     fn top_up(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         if !self.reads_directly(into) {
             return Ok(0);
@@ -80,26 +80,26 @@ impl Live<'_> {
         self.note_direct(into, count)
     }
 
-    /// The last `count` bytes of `into` never were in a buffer of ours.
+    /// Records that the last `count` bytes of `into` were read directly.
     fn note_direct(&mut self, into: &[u8], count: usize) -> Result<usize, BodyError> {
         let read = self.conn.http.read_body(&into[into.len() - count..], &self.cx.limits);
         read.map_err(|fault| self.malformed(fault))?;
         Ok(count)
     }
 
-    /// Who waits for leave to send gets it.
+    /// Sends 100 Continue to a client that waits for it.
     fn prepare_wait(&mut self) -> Result<(), BodyError> {
         if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
             self.say_continue()?;
         }
         if self.body.is_none() {
-            // Now, while all that came with the head is still there.
+            // This must come while the bytes that arrived with the head are still in the buffer.
             self.body_pace(self.wait.now());
         }
         match self.streamed {
-            // What a writer has written goes out where it would wait: see `wait_for_body`.
+            // Before a wait, written bytes are sent: see `wait_for_body`.
             Some(_) => Ok(()),
-            // Of earlier answers, whose clients have waited for long enough.
+            // These belong to earlier responses, whose clients have waited long enough.
             None => self.send_some(),
         }
     }
@@ -118,7 +118,7 @@ impl Live<'_> {
         said.map_err(|error| BodyError::Socket(error.kind()))
     }
 
-    /// Before a wait for the client: it may be waiting for what was written so far.
+    /// Sends written bytes before a wait, because the client may be waiting for them.
     fn send_some(&mut self) -> Result<(), BodyError> {
         if self.conn.unsent() == 0 {
             self.conn.stream.uncork();
@@ -130,8 +130,8 @@ impl Live<'_> {
         self.conn.flush(now).map(drop).map_err(|error| BodyError::Socket(error.kind()))
     }
 
-    /// Waits for bytes of the body, and reads them: into our buffer, or where a handler has room. 0: nothing has come until
-    /// `by`.
+    /// Waits for bytes of the body and reads them, into the connection's buffer or a handler's. 0 means that nothing
+    /// has arrived by `by`.
     fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
         self.wait.go_on(self.cx).map_err(|_| BodyError::ServerStops)?;
         let head_end = {
@@ -172,7 +172,7 @@ impl Live<'_> {
         }
     }
 
-    /// Since the last byte came, the time was the handler's, or that of a queue, unless somebody waited for more in vain.
+    /// Since the last byte, the time belonged to the handler or a queue, unless a wait has failed.
     fn note_back(&mut self, now: Tick) {
         if !std::mem::take(&mut self.waits) {
             self.body_pace(now).resume(now);
@@ -180,9 +180,9 @@ impl Live<'_> {
         }
     }
 
-    /// How the body gets on: begun by whoever read ahead, or now, and then the same for the whole call. The pace of
-    /// the connection is that of its responses meanwhile. What came with the head counts for the average as if it had come
-    /// behind it: who sends all in one piece is not slower.
+    /// Returns the progress of the body. It was started when the body was read ahead, or starts now, and stays the same
+    /// for the whole call. Meanwhile, the connection's own timer is that of its responses. Bytes that arrived with the
+    /// head count as if they came after it, so that a client that sends everything at once is not slower.
     fn body_pace(&mut self, now: Tick) -> &mut Pace {
         self.body.get_or_insert_with(|| match self.conn.pace.what {
             Timeout::Body => self.conn.pace,
@@ -194,13 +194,14 @@ impl Live<'_> {
         })
     }
 
-    /// False: nothing has come until `by`, and the client has more time.
+    /// Returns false if nothing has arrived by `by` and the client has more time.
     fn wait_for_body(&mut self, now: Tick, by: Option<Tick>) -> Result<bool, BodyError> {
         self.send_some()?;
         let settings = &self.cx.settings;
         let deadline = self.body_pace(now).deadline(settings);
         let until = by.map_or(deadline, |by| by.min(deadline));
-        // A client may take its answer up to here before it sends on: what the kernel has no room for yet follows as soon as it has.
+        // A client may read its response up to here before it sends more. Bytes that the kernel could not accept follow
+        // as soon as it has space.
         let ready = if self.conn.unsent() > 0 { Readiness::Either } else { Readiness::Read };
         let waited = self.wait_unseen(until, |live| live.wait.ready(live.conn.stream.as_fd(), ready, until));
         if until < deadline && waited.as_ref().is_err_and(is_timed_out) {
@@ -208,7 +209,7 @@ impl Live<'_> {
         }
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                // What still comes of the body is not waited for: the answer says so.
+                // The rest of the body is not waited for, and the response says so.
                 self.conn.http.close_after();
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());

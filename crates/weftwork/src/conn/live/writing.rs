@@ -1,4 +1,4 @@
-//! How a response is written while its writer runs: in parts, as fast as its client takes them.
+//! Writes a response while its writer runs: in parts, as fast as its client reads them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,10 +16,11 @@ use crate::transport::counters::Counters;
 use crate::transport::stream::is_timed_out;
 use crate::transport::{Post, Tick};
 
-/// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
-/// CPU: each write wakes the peer.
+/// Size from which collected bytes of a streamed response are sent. With 16 KiB, an echo of 64 KiB or 1 MiB took a
+/// third more CPU, because each write wakes the peer.
 const STREAM_BYTES: usize = 64 << 10;
-/// So much is given to the kernel at a time, and kept where it does not take it. With half of it an echo of 1 MiB took 2 % more CPU.
+/// Bytes that are passed to the kernel at a time, and copied if it does not accept them. With half of it, an echo of 1
+/// MiB took 2 % more CPU.
 const PART_BYTES_MAX: usize = 256 << 10;
 
 impl<'a> Live<'a> {
@@ -35,15 +36,16 @@ impl<'a> Live<'a> {
             Err(error) => self.answer_failure(error),
         };
         match self.conn.unsent() {
-            // Nobody is going to flush.
+            // No later write sends the bytes.
             0 => self.conn.stream.uncork(),
-            // What is left goes out without a thread, for as long as its client takes: not with the room of a whole part.
+            // The rest is sent without a thread, for as long as its client takes. It does not keep the space of a whole
+            // part.
             _ => self.conn.held().output.shrink_to(OUTPUT_BYTES_MAX),
         }
         after
     }
 
-    /// The writer failed before anything was sent, so that its error is answered as one of a handler is.
+    /// The writer failed before anything was sent, so its error becomes a response as in any handler.
     #[cold]
     fn answer_failure(&mut self, error: io::Error) -> io::Result<After> {
         let (error, meant) = (Error::from(error), self.take_pending().unwrap_or_default());
@@ -59,7 +61,7 @@ impl<'a> Live<'a> {
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
         match &self.left {
             None => post.enter_writer(self.wait.now(), self.head().1),
-            // Its head is gone, and what is there now is of the next request.
+            // The head is gone, and the buffer holds the next request.
             Some(left) => {
                 let line = [left.method.as_str().as_bytes(), b" ", &left.path, b" HTTP/1.1"].concat();
                 post.enter_writer(self.wait.now(), &line);
@@ -81,12 +83,12 @@ impl<'a> Live<'a> {
         self.streamed.as_mut().and_then(|streamed| streamed.pending.take())
     }
 
-    /// Writes the head of a streamed response, if that is still to be done.
+    /// Writes the head of a streamed response, unless it was written.
     ///
     /// # Errors
-    /// Nobody takes what is written any more, or the head cannot be.
+    /// Fails if the peer has gone, or the head cannot be written.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        // Taken in any case: a head that nobody takes is not made up for by a 500.
+        // The head is taken in any case, because a 500 cannot replace a head that was not read.
         let pending = self.take_pending();
         self.check_client()?;
         let Some(response) = pending else { return Ok(()) };
@@ -96,7 +98,7 @@ impl<'a> Live<'a> {
             None => self.write_head(&response, BodyLength::Unknown, self.wait.now()),
         };
         if let (Err(misuse), Some(streamed)) = (written, &mut self.streamed) {
-            // A writer may go on as if it were begun. Its fields may be why it is not.
+            // The writer may continue as if it had begun. Its fields may be why it has not.
             (streamed.misuse, streamed.pending) = (Some(misuse), Some(Response::default()));
         }
         self.conn.guard_end();
@@ -104,7 +106,7 @@ impl<'a> Live<'a> {
     }
 
     /// # Errors
-    /// Nobody takes what is written any more.
+    /// The peer has gone.
     pub(super) fn check_client(&self) -> io::Result<()> {
         if self.conn.phase == Phase::Done {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone, or its time is up"));
@@ -112,10 +114,11 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Gathers what is less than is sent at a time. More goes to the kernel from where it is, as far as that takes it.
+    /// Collects small pieces. A large piece goes to the kernel without a copy, as far as the kernel accepts it.
     ///
-    /// Each part is written whole before anything can end the call, a wait or a log that panics: who catches that and writes on
-    /// (a `BufWriter` that is dropped, say) must not write into the middle of a chunk.
+    /// Each part is written completely before anything can end the call, such as a wait or a logger that panics. Code
+    /// that catches the panic and continues to write (such as a `BufWriter` on drop) must not write into the middle of
+    /// a chunk.
     pub(super) fn write_part(&mut self, data: &[u8]) -> io::Result<()> {
         self.waits = false;
         self.start()?;
@@ -164,8 +167,8 @@ impl<'a> Live<'a> {
         self.push(0)
     }
 
-    /// Sends until at most `left` bytes wait to be sent. A client that could not be sent to is not tried again: it would
-    /// have its time twice, and a writer that heeds no errors would fill the buffer.
+    /// Sends until at most `left` bytes wait. A client that has failed is not tried again. It would get its time twice,
+    /// and a writer that ignores errors would fill the buffer.
     pub(super) fn push(&mut self, left: usize) -> io::Result<()> {
         let pushed = self.send_until(left);
         self.done_if_failed(pushed)
@@ -178,7 +181,7 @@ impl<'a> Live<'a> {
         sent
     }
 
-    /// What has passed until now was the handler's time, or that of its client's body.
+    /// The time until now belonged to the handler, or to the body of its client.
     fn begin_sending(&mut self) -> Tick {
         let now = self.wait.now();
         self.conn.pace.resume(now);
@@ -217,7 +220,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// All threads are in use, and a loop needs this one: it may not wait.
+    /// Fails if all threads are busy and a loop needs this one, so that it must not wait.
     #[cold]
     pub(super) fn note_overload(&self, what_for: &str) {
         Counters::count(&self.cx.counters.shed);
@@ -226,7 +229,7 @@ impl<'a> Live<'a> {
         tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
     }
 
-    /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.
+    /// Restarts the watchdog's time, because the writer of a streamed body has called in and is not stuck.
     pub(super) fn note_writer(&self, now: Tick) {
         if self.streamed.is_some()
             && let Some(post) = self.watched
@@ -236,7 +239,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Waits for the client, until then at most. The watchdog does not count that as time of the handler.
+    /// Waits for the client until this time. The watchdog does not count the wait as time of the handler.
     pub(super) fn wait_unseen(
         &self,
         until: Tick,

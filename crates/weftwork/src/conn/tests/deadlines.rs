@@ -1,4 +1,4 @@
-//! Is the deadline of every phase the one that is documented, and does only the peer's own time count?
+//! Tests that every phase has the documented deadline, and that only the peer's own time counts.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn a_dribbled_head_does_not_move_its_deadline() {
     assert!(bed.got().starts_with("HTTP/1.1 408 "));
 }
 
-/// The wait for the next request is long; from its first byte on it is the time of a head.
+/// The wait for the next request is long. From its first byte on, the time of a head applies.
 #[test]
 fn idle_until_the_first_byte_of_the_next_head() {
     let mut bed = Bed::new();
@@ -62,7 +62,7 @@ fn an_idle_connection_ends_silently() {
     assert_eq!(bed.got(), "");
 }
 
-/// Each byte of a body moves the pause, none moves the least rate.
+/// Each byte of a body restarts the pause, and no byte restarts the minimum rate.
 #[test]
 fn a_body_may_pause_but_not_crawl() {
     let mut bed = Bed::new();
@@ -104,7 +104,7 @@ fn a_response_has_its_own_time() {
     assert_eq!(bed.expire(), Step::Close);
 }
 
-/// A poller tells of room when much of the socket's buffer is free, and that may take a slow peer long.
+/// A poller reports space only when much of the socket's buffer is free, and a slow peer may need long for that.
 #[test]
 fn a_peer_that_takes_little_of_a_response_gets_on() {
     let mut bed = Bed::new();
@@ -120,7 +120,7 @@ fn a_peer_that_takes_little_of_a_response_gets_on() {
     assert_eq!(bed.cx.counts().timeouts, 1);
 }
 
-/// Its next request has the time that every request has.
+/// The next request has the time that every request has.
 #[test]
 fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
     let mut bed = Bed::new();
@@ -135,7 +135,7 @@ fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
     assert_eq!(bed.due(), IDLE);
 }
 
-/// But not if that is less than the least rate.
+/// The deadline does not move if the peer is slower than the minimum rate.
 #[test]
 fn a_peer_that_takes_less_than_the_least_rate_is_left() {
     let mut bed = Bed::with(Settings::default().rate_bytes_min(crate::ByteCount(1 << 40)));
@@ -145,7 +145,8 @@ fn a_peer_that_takes_less_than_the_least_rate_is_left() {
     assert_eq!(bed.expire(), Step::Close);
 }
 
-/// The answers to all of one read leave together: once they are taken, the peer's time is that of its next request.
+/// The responses to all requests of a read leave together. After the peer has read them, its time is that of the next
+/// request.
 #[test]
 fn the_time_of_a_response_ends_when_all_is_taken() {
     let mut bed = Bed::new();
@@ -158,7 +159,7 @@ fn the_time_of_a_response_ends_when_all_is_taken() {
     assert_eq!(bed.due(), IDLE);
 }
 
-/// Our own time is not counted against the peer: a handler may take longer than any deadline.
+/// The server's own time does not count against the peer. A handler may take longer than any deadline.
 #[test]
 fn a_call_is_not_on_the_clock_of_the_peer() {
     let mut bed = Bed::new();
@@ -171,7 +172,7 @@ fn a_call_is_not_on_the_clock_of_the_peer() {
     assert_eq!(bed.due(), WRITE);
 }
 
-/// The clock of a loop stands still while it turns, also when a handler held it up.
+/// The clock of a loop stands still during a cycle, even if a handler delays the loop.
 #[test]
 fn a_call_that_holds_up_its_loop_is_not_on_the_clock_of_the_peer_either() {
     let mut bed = Bed::new();
@@ -187,8 +188,8 @@ fn a_call_that_holds_up_its_loop_is_not_on_the_clock_of_the_peer_either() {
     assert_eq!(bed.due(), IDLE);
 }
 
-/// As long as the peer takes all it is given, it is not late, whatever time its request had. Only a TCP socket
-/// takes enough at once.
+/// While the peer reads everything, it is not late, whatever time its request had. Only a TCP socket accepts enough at
+/// once.
 #[test]
 fn a_fast_reader_of_a_late_answer_is_not_cut() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -216,8 +217,8 @@ fn an_unread_body_has_half_a_second() {
     assert_eq!(bed.expire(), Step::Close);
 }
 
-/// Events that bring nothing forward must not move the deadline of a response: else a peer that sends a byte
-/// now and then could leave it unread for ever.
+/// Events without progress must not move the deadline of a response. Otherwise a peer that sends a byte now and then
+/// could leave it unread forever.
 #[test]
 fn a_dribble_does_not_buy_time_for_an_unread_response() {
     let whole = get("/medium");
@@ -263,7 +264,7 @@ fn settings_are_heeded() {
     assert_eq!(bed.due(), 7);
 }
 
-/// Where a head has more time than the grace, it is the rate that counts.
+/// If a head has more time than the grace, the rate decides.
 #[test]
 fn a_long_head_may_not_crawl() {
     let long = Settings::default().head_timeout(Duration::from_secs(40)).rate_bytes_min(crate::ByteCount(10));

@@ -1,4 +1,4 @@
-//! How connections end: by the peer, by age, by the server's stop, and after an early answer.
+//! Tests of how connections end: by the peer, by age, by the server's stop, and after an early response.
 
 use std::sync::Mutex;
 
@@ -36,7 +36,7 @@ fn a_connection_that_is_too_old_ends_with_its_answer() {
     assert!(bed.got().contains("\r\nConnection: close\r\n"));
 }
 
-/// Its request may have come before anybody looks.
+/// The request may have arrived before the connection is checked.
 #[test]
 fn a_connection_that_got_too_old_while_idle_ends_with_its_answer() {
     for is_told in [false, true] {
@@ -58,7 +58,7 @@ fn a_connection_that_got_too_old_while_idle_ends_with_its_answer() {
     }
 }
 
-/// Bytes behind the last request would turn the close into a reset: they are read and dropped.
+/// Bytes after the last request would turn the close into a reset, so they are read and dropped.
 #[test]
 fn bytes_behind_a_closing_answer_are_dropped() {
     let mut bed = Bed::new();
@@ -73,7 +73,7 @@ fn bytes_behind_a_closing_answer_are_dropped() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// They may still be with the kernel.
+/// The bytes may still be in the kernel.
 #[test]
 fn bytes_that_come_during_the_last_call_are_dropped_too() {
     let mut bed = Bed::new();
@@ -93,7 +93,7 @@ fn a_peer_that_asked_for_the_end_gets_it_at_once() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// But not where that would turn the end into a reset.
+/// The end is not sent early if it would become a reset.
 #[test]
 fn a_peer_that_asked_for_the_end_and_sent_more_is_lingered_for() {
     let mut bed = Bed::new();
@@ -104,7 +104,7 @@ fn a_peer_that_asked_for_the_end_and_sent_more_is_lingered_for() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// Some of a long answer is still with our kernel when all is sent, and would go with a reset.
+/// A part of a long response is still in the local kernel after everything is sent, and a reset would drop it.
 #[test]
 fn a_peer_that_is_sent_much_is_lingered_for() {
     let mut bed = Bed::new();
@@ -116,7 +116,7 @@ fn a_peer_that_is_sent_much_is_lingered_for() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// What it asked for is known to the end, though the buffers of its request served others meanwhile.
+/// The request line is known to the end, although other connections use the buffers meanwhile.
 #[test]
 fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
     for (persists, end) in [(true, Step::Read), (false, Step::Close)] {
@@ -139,7 +139,7 @@ fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
     }
 }
 
-/// Chunks do not say beforehand how much there is of them.
+/// Chunks do not declare the length of a body.
 #[test]
 fn what_nobody_reads_is_dropped_up_to_a_budget() {
     for (bytes, calls) in [(1000, 2), (1001, 1)] {
@@ -160,7 +160,7 @@ fn what_nobody_reads_is_dropped_up_to_a_budget() {
     }
 }
 
-/// Its requests wait for the end of the feed, and so does whatever is too much to be kept until then.
+/// Pipelined requests wait for the end of the feed, and so do bytes above the limit.
 #[test]
 fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
     let mut bed = Bed::new();
@@ -173,7 +173,7 @@ fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
     for _ in 0..8 {
-        // More than the socket takes is not sent.
+        // Bytes that the socket does not accept are not sent.
         let _ = bed.peer.write(&[b'x'; 100 << 10]);
         assert_eq!(bed.drive(), Step::Wait);
     }
@@ -219,7 +219,7 @@ fn a_draining_server_ends_idle_connections() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// Its first request may be on its way, for a second behind the accept; it must not hold up the stop for longer.
+/// The first request may be on its way for a second after accept. It must not delay the stop for longer.
 #[test]
 fn a_draining_server_ends_unused_connections() {
     let mut bed = Bed::new();
@@ -252,7 +252,7 @@ fn a_timeout_and_a_fault_are_counted() {
     assert_eq!((bed.cx.counts().timeouts, bed.cx.counts().faults), (0, 1));
 }
 
-/// Where no thread is left for a response that has come, a refusal takes its place, and nothing waits behind that.
+/// If no thread is free for a provided response, a refusal replaces it, and nothing waits behind the refusal.
 #[test]
 fn a_response_that_has_come_may_find_no_thread() {
     let mut bed = Bed::new();

@@ -1,11 +1,10 @@
-//! Does a connection keep its word on the worst of networks? A kernel of the test's own cuts reads and writes
-//! short, interrupts, blocks, resets and lets time jump, by a seed.
+//! Tests of a connection on the worst of networks. A simulated kernel cuts reads and writes short, interrupts, blocks,
+//! resets and lets time jump, by a seed.
 //!
-//! Whatever happens: no panic; a bounded number of steps; the answers that come are those to the requests, in
-//! order; nothing behind a fault is interpreted; every deadline ends what it bounds, neither early nor late; buffers
-//! stay small, and are given back.
+//! Always true: no panic, a bounded number of steps, and responses in the order of the requests. Nothing after a fault
+//! is interpreted. Every deadline ends its phase, neither early nor late. Buffers stay small and are returned.
 //!
-//! `WEFTWORK_FAULT_SEEDS=1000000` runs that many seeds, `WEFTWORK_FAULT_SEED=7` the one.
+//! `WEFTWORK_FAULT_SEEDS=1000000` runs that many seeds, and `WEFTWORK_FAULT_SEED=7` runs one.
 
 mod dice;
 mod judge;
@@ -25,17 +24,17 @@ use kernel::{Kernel, Mood};
 use talk::{Ends, Promised, Script, Want};
 
 const SEEDS: u64 = 2_000;
-/// A connection that wants more than this at one event is going round in circles.
+/// A connection with more steps than this at one event is in an endless loop.
 const STEPS_MAX: usize = 10_000;
-/// So is one that wants this many events.
+/// A connection with this many events is in one too.
 const TURNS_MAX: usize = 1_000_000;
-/// More deadlines than this in a row mean that one does not end what it bounds.
+/// With more deadlines than this in a row, a deadline does not end its phase.
 const DEADLINES_MAX: usize = 8;
-/// More than this in either direction is more than the limits allow with parts as short as those of [`talk`], whatever the steps in
-/// which a `Vec` grows.
+/// More bytes than this in either direction exceed the limits, with parts as short as those of [`talk`] and any growth
+/// of a `Vec`.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
-/// One connection between a scripted client and the handler of [`talk`], in the hands of a [`Kernel`].
+/// A connection between a scripted client and the handler of [`talk`], on a simulated [`Kernel`].
 struct Rig {
     conn: Option<Box<Conn>>,
     kernel: Arc<Kernel>,
@@ -45,7 +44,7 @@ struct Rig {
     /// Numbers of the requests that handlers saw.
     calls: Arc<Mutex<Vec<usize>>>,
     promised: Arc<Promised>,
-    /// Rung by who brings a response.
+    /// Woken by the sender of a response.
     bell: Arc<dyn Wakes>,
     turns: usize,
 }
@@ -56,7 +55,7 @@ impl Wakes for Kernel {
     }
 }
 
-/// What a handler waits for is up to the kernel, and so is what time it is then.
+/// The simulated kernel decides what a handler waits for, and the time after the wait.
 struct OnKernel<'a> {
     kernel: &'a Kernel,
 }
@@ -84,9 +83,9 @@ impl Rig {
         Rig { conn, kernel, cx, pool, dates, calls: Arc::default(), promised: Arc::default(), bell, turns: 0 }
     }
 
-    /// What a loop does at an event, as `engine/turn.rs` does it.
+    /// Continues after an event, like a loop in `engine/turn.rs`.
     fn turn(&mut self) {
-        // The clock of a loop stands still while it turns.
+        // The clock of a loop stands still during a cycle.
         let now = self.kernel.now();
         self.turns += 1;
         assert!(self.turns < TURNS_MAX, "it never comes to an end");
@@ -149,7 +148,7 @@ impl Rig {
         let (cx, dates, post) = (&*self.cx, &mut self.dates, &Post::default());
         let held = if conn.awaits_response() { 0 } else { conn.bytes_ahead() };
         self.kernel.judged(|judge| judge.begins_call(held));
-        // It waits for a thread.
+        // The connection waits for a thread.
         self.kernel.work();
         conn.run(Call { cx, now: wait.now(), handler: &handler, wait: &wait, dates, post });
         self.kernel.judged(Judge::ends_call);
@@ -163,7 +162,7 @@ impl Rig {
         self.kernel.server_closes();
     }
 
-    /// Lets the deadline pass if it is before `until`, as the wheel would. False: there is none.
+    /// Lets the deadline pass if it is before `until`, like the timer wheel. Returns false if there is no deadline.
     fn meet_deadline(&mut self, until: Tick) -> bool {
         let Some(conn) = &self.conn else { return false };
         let due = conn.deadline(&self.cx);
@@ -182,7 +181,7 @@ impl Rig {
         self.kernel.judged(|judge| judge.pass(judge.now().until(then).as_millis() as u64, Who::Client));
     }
 
-    /// The client does nothing for so long. False: the connection has not outlived that.
+    /// Lets time pass without an action of the client. Returns false if the connection has ended in that time.
     fn idles(&mut self, time: Duration) -> bool {
         let until = self.kernel.now().after(time);
         while self.meet_deadline(until) {}
@@ -190,18 +189,18 @@ impl Rig {
         self.conn.is_some()
     }
 
-    /// Others do what was promised, in vain where the client has gone. False: there is nothing that was.
+    /// Sends what other threads have promised. It fails if the client has gone. Returns false if nothing was promised.
     fn bring(&mut self) -> bool {
         let promised = self.promised.lock().unwrap().pop();
         promised.map(|(sender, response)| sender.send(response)).is_some()
     }
 
-    /// The client does something, or others do.
+    /// Lets the client, or other threads, act.
     fn goes_on(&mut self) -> bool {
         self.kernel.brings() && self.bring() || self.kernel.goes_on() || self.bring()
     }
 
-    /// Everything that was planned happens, then all that is left is time.
+    /// Runs all planned events. After that, only time passes.
     fn play(&mut self, mood: Mood) {
         self.turn();
         while self.conn.is_some() && self.goes_on() {
@@ -222,7 +221,7 @@ impl Rig {
     }
 }
 
-/// What is in memory is bounded, and the judge is told when nothing is left to send.
+/// Checks that memory is bounded, and tells the checker when nothing is left to send.
 fn look_into(conn: &Conn, kernel: &Kernel) {
     let held = conn.buffers.as_deref().map_or((0, 0), |b| (b.input.capacity(), b.output.capacity()));
     assert!(held.0.max(held.1) < BUFFER_BYTES_MAX, "{held:?} bytes are held");
@@ -231,7 +230,7 @@ fn look_into(conn: &Conn, kernel: &Kernel) {
     }
 }
 
-/// Names the seed when its run fails.
+/// Names the seed if its run fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -294,7 +293,7 @@ fn check(rig: &Rig, script: &Script, mood: Mood) {
         if is_late && got.closes() || !is_late && ends(want, &got, mood) {
             assert!(calls.len() <= number + 1, "called behind the end of the connection: {calls:?}");
             if is_late && want.is_head {
-                // Nobody knew yet that it was HEAD.
+                // It was not known yet that the method was HEAD.
                 bytes.clear();
             }
             break;
@@ -325,7 +324,7 @@ fn whatever_the_network_does() {
     println!("{completed} seeds");
 }
 
-/// The same talk, cut off at each of its bytes, in both directions.
+/// Runs the same exchange, cut off at each of its bytes, in both directions.
 #[test]
 fn resets_at_every_byte() {
     let script = Script::of_all_kinds();
@@ -344,8 +343,8 @@ fn resets_at_every_byte() {
     assert!(moved > 2_000, "only {moved} bytes went to and fro");
 }
 
-/// Where nobody means harm the whole talk comes through, however long handlers take: else the tests above would be
-/// content with nothing.
+/// Without faults, the whole exchange succeeds, however long handlers take. Otherwise the tests above would accept an
+/// empty exchange.
 #[test]
 fn a_calm_is_enough_for_everything() {
     let script = Script::of_all_kinds();
@@ -357,7 +356,7 @@ fn a_calm_is_enough_for_everything() {
     }
 }
 
-/// A client that reads a little at a time never lets the write buffer run empty.
+/// A client that reads a little at a time never lets the write buffer become empty.
 #[test]
 fn a_small_window_makes_us_hold_no_more() {
     for script in [Script::flood(), Script::many(10_000)] {
@@ -369,8 +368,7 @@ fn a_small_window_makes_us_hold_no_more() {
     }
 }
 
-/// Takes `window` bytes of the answers, and as many again every ten seconds. Returns for how many seconds it was
-/// served, of 300.
+/// Reads `window` bytes of the responses every ten seconds. Returns for how many seconds of 300 it was served.
 fn served(script: &Script, window: usize) -> u64 {
     let cx = Arc::new(Context::new(Settings::default()).unwrap());
     let mut rig = Rig::new(script, Dice::new(1), Mood::narrow(window), cx);
@@ -383,7 +381,7 @@ fn served(script: &Script, window: usize) -> u64 {
     rig.kernel.now().0 / 1000
 }
 
-/// Each answer is another one, but the client that does not take them is the same.
+/// Each response is a new one, but the client that does not read them is the same.
 #[test]
 fn whoever_asks_has_to_take_at_the_least_rate() {
     for script in [Script::pages(60), Script::larges(10)] {

@@ -1,4 +1,4 @@
-//! When is it time for a feed to show that it lives?
+//! Tests of the heartbeats of a feed.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::message::{Feed, FeedLimits, FeedSender, Receive};
 const BEAT: u64 = 15_000;
 const TALK: HeaderValue = HeaderValue::from_static("talk");
 
-/// The other protocol: takes whatever comes.
+/// Another protocol, which accepts all bytes.
 struct Takes;
 
 impl Receive for Takes {
@@ -23,7 +23,7 @@ impl Receive for Takes {
     }
 }
 
-/// And one that never is done with it, and counts how often it is asked.
+/// A protocol that never consumes its bytes, and counts its calls.
 struct Counts(Arc<AtomicUsize>);
 
 impl Receive for Counts {
@@ -33,7 +33,8 @@ impl Receive for Counts {
     }
 }
 
-/// A narrow connection that waits for its feed, which is the body of its response or speaks another protocol.
+/// A connection with a small kernel buffer that waits for its feed. The feed is the body of its response, or the
+/// connection speaks another protocol.
 fn fed(is_body: bool) -> (Bed, FeedSender) {
     fed_with(move |feed| match is_body {
         true => Response::feed(feed),
@@ -55,8 +56,8 @@ fn fed_with(response: impl Fn(Feed) -> Response + Send + Sync + 'static) -> (Bed
     (bed, sender)
 }
 
-/// Who only reads is shown that we live by whatever is sent. Who talks as well has to be asked, however much is sent to
-/// it: only what comes from it says that it is there.
+/// For a client that only reads, any sent byte shows that the server is alive. A client that also sends must be asked,
+/// however much is sent to it. Only its own bytes show that it is alive.
 #[test]
 fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
     for (is_body, due) in [(true, BEAT), (false, BEAT - 5_000)] {
@@ -70,7 +71,7 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
     }
 }
 
-/// A line without an end would be looked through for each message that others bring.
+/// A line without an end would be searched again for each message of other threads.
 #[test]
 fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -86,7 +87,8 @@ fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
     }
 }
 
-/// It would have its place for ever. What is sent to it says nothing of it, and what comes of it puts that off.
+/// The connection would stay forever. Sent bytes do not show that the peer is alive, and received bytes restart the
+/// time.
 #[test]
 fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
     let (mut bed, sender) = fed(false);
@@ -107,7 +109,7 @@ fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
     assert_eq!(bed.expire(), Step::Close, "ten minutes are over");
 }
 
-/// A loop looks at a feed for many reasons.
+/// A loop checks a feed for many reasons.
 #[test]
 fn a_look_in_vain_does_not_put_the_heartbeat_off() {
     for is_body in [true, false] {
@@ -119,7 +121,7 @@ fn a_look_in_vain_does_not_put_the_heartbeat_off() {
     }
 }
 
-/// A client that was slow once is not on the clock of one that is idle from then on.
+/// A client that was slow once does not keep that time when it is idle later.
 #[test]
 fn who_has_taken_what_it_was_waited_for_is_shown_life_again() {
     for is_body in [true, false] {

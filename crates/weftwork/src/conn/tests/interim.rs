@@ -1,4 +1,4 @@
-//! A client that does not take an interim response: is it as one that has gone, whatever its handler says then?
+//! Tests that a client that does not read an interim response counts as gone, whatever its handler does then.
 
 use std::io;
 
@@ -13,7 +13,7 @@ const WRITE: u64 = 30_000;
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: talk\r\n\r\n";
 const TALK: HeaderValue = HeaderValue::from_static("talk");
 
-/// A narrow connection, on which a request has come. The answer to the one before fills what its kernel takes.
+/// A connection with a small kernel buffer, on which a request has arrived. The previous response fills the buffer.
 fn asked() -> Bed {
     let mut bed = Bed::narrow();
     bed.send(get("/medium") + ASK);
@@ -27,7 +27,7 @@ fn hint(req: &mut Request) -> io::Result<()> {
     req.interim(StatusCode::EARLY_HINTS, &[])
 }
 
-/// The other protocol: takes whatever comes.
+/// Another protocol, which accepts all bytes.
 struct Takes;
 
 impl Receive for Takes {
@@ -40,7 +40,7 @@ fn feed() -> Feed {
     Feed::new(FeedLimits::default()).1.with_heartbeat(Bytes::from("beat"))
 }
 
-/// Its handler may heed no errors, as the proxy does.
+/// The handler may ignore errors, as the proxy does.
 #[test]
 fn it_has_its_time_once_however_many_follow() {
     let mut bed = asked();
@@ -59,7 +59,7 @@ fn it_has_its_time_once_however_many_follow() {
     assert_eq!(bed.go_on(), Step::Close);
 }
 
-/// Nor does what would have lasted wait for it once more, and a client that reads by now has come too late.
+/// A long-lived response does not wait again, and a client that reads by now is too late.
 #[test]
 fn what_would_have_lasted_does_not_begin() {
     type Answer = fn() -> Response;
@@ -83,7 +83,7 @@ fn what_would_have_lasted_does_not_begin() {
     }
 }
 
-/// Where even 100 is not taken, no 500 is sent in place of what was to be streamed.
+/// If even 100 is not read, no 500 replaces the streamed response.
 #[test]
 fn who_does_not_take_100_gets_no_500() {
     let mut bed = Bed::narrow();

@@ -1,5 +1,4 @@
-//! The writer of a streamed body waits for its client: for how long, what of that is its own time, and what is kept of
-//! what comes meanwhile?
+//! Tests of the writer of a streamed body: how long it waits, whose time that is, and which bytes are kept meanwhile.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ const WRITE: u64 = 30_000;
 const LONG: u64 = 300_000;
 static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
 
-/// A narrow connection, on which `request` has come.
+/// A connection with a small kernel buffer, on which `request` has arrived.
 fn asked(request: &str) -> Bed {
     let mut bed = Bed::narrow();
     bed.send(request);
@@ -22,7 +21,7 @@ fn asked(request: &str) -> Bed {
     bed
 }
 
-/// Answers with what `write` writes, and returns what it returned.
+/// Responds with the bytes of `write`, and returns its result.
 fn stream<T: Send + 'static>(
     bed: &mut Bed,
     peer: &Peer,
@@ -41,7 +40,7 @@ fn stream<T: Send + 'static>(
     said.lock().unwrap().take().unwrap()
 }
 
-/// It is as one that has gone, however often the writer tries again.
+/// The client counts as gone, however often the writer tries again.
 #[test]
 fn a_client_whose_time_is_up_does_not_have_it_again() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
@@ -58,7 +57,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
     }
 }
 
-/// A wait for room ends when there is much of it, and that may take a slow client long.
+/// A wait for space ends only when there is much, and a slow client may need long for that.
 #[test]
 fn a_client_that_takes_little_gets_on() {
     let mut bed = asked(GET);
@@ -73,7 +72,7 @@ fn a_client_that_takes_little_gets_on() {
     assert_eq!((kind, bed.now.0, bed.cx.counts().timeouts), (ErrorKind::TimedOut, 6 * WRITE, 1));
 }
 
-/// Nobody is going to take what it writes.
+/// The client will never read the bytes.
 #[test]
 fn a_writer_that_heeds_no_errors_fills_no_memory() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
@@ -88,7 +87,8 @@ fn a_writer_that_heeds_no_errors_fills_no_memory() {
     }
 }
 
-/// Its writer is done, and its thread is free: a client may take its time for the last of a long part, and not with the room of all.
+/// The writer has ended, and its thread is free. A client may take its time for the end of a long part, without the
+/// space of the whole part.
 #[test]
 fn the_end_of_a_long_part_has_little_room() {
     let mut bed = asked(GET);
@@ -101,7 +101,7 @@ fn the_end_of_a_long_part_has_little_room() {
     assert!(left > 0 && held <= left + PART.len(), "{held} bytes are held for {left}");
 }
 
-/// The client has let us wait, and could do nothing about it while the writer was at work.
+/// The client was slow, and could not change that while the writer was busy.
 #[test]
 fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
     let mut bed = asked(GET);
@@ -126,7 +126,7 @@ fn nor_is_it_when_the_writer_is_done() {
     assert_eq!((bed.now.0, bed.due()), (LONG, WRITE));
 }
 
-/// What the watchdog counts is the writer's own time since it was last seen to get on.
+/// The watchdog counts the writer's own time since its last progress.
 #[test]
 fn a_writer_that_gets_on_or_waits_is_not_stuck() {
     let mut bed = asked(GET);
@@ -159,7 +159,7 @@ fn a_writer_that_gets_on_or_waits_is_not_stuck() {
     assert!(begun.iter().all(|begun| *begun >= bed.now.0), "not before the end of a wait: {begun:?}");
 }
 
-/// Who sends behind its request is not read without end while its response pauses, and is answered all the same.
+/// A client that sends after its request is not read without end during a pause, and gets its response all the same.
 #[test]
 fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
     const BOUND: usize = 64 << 10;
@@ -210,7 +210,7 @@ fn a_client_that_is_cut_off_was_not_too_slow() {
     assert_eq!((bed.go_on(), bed.cx.counts().timeouts), (Step::Close, 0));
 }
 
-/// Its wait was ended by a panic, as those of fibers are by a cancellation: what it writes all the same comes behind whole parts.
+/// A panic ended the wait, as a cancellation does in a fiber. Later writes come after complete parts.
 #[test]
 fn a_writer_that_outlives_a_panic_writes_into_no_chunk() {
     let mut bed = asked(GET);
