@@ -99,7 +99,7 @@ fn a_request_that_has_waited_too_long_is_not_started() {
     site.inside.gate.open();
     drop(blocked);
     let answer = late.answer();
-    assert!(answer.status == 503 && answer.text().contains("too busy"), "{answer:?}");
+    assert!(answer.status == 503 && answer.text().contains("not started in time"), "{answer:?}");
     assert_eq!(site.calls(), 2);
 }
 
