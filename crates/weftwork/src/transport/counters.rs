@@ -82,7 +82,7 @@ counters! {
     /// Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was
     /// free.
     shed,
-    /// Requests that waited for a thread in vain: their client had left, or their time was up.
+    /// Requests that no thread started in time: their client had left, or their time was up.
     abandoned,
 }
 

@@ -1,4 +1,4 @@
-//! What comes next? Numbers that look random and come again for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
 /// SplitMix64: any seed is a good one.
 #[derive(Clone, Debug)]

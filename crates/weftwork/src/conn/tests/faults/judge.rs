@@ -1,4 +1,4 @@
-//! Whose time has passed, and is that what the deadlines say? The rules again, in the plainest way.
+//! Checks which timeouts have passed, by a second and plainer version of the rules.
 
 use crate::transport::Tick;
 

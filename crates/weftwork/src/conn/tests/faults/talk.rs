@@ -1,4 +1,4 @@
-//! What does the client ask for, and what has it to be told?
+//! The requests of a client, and the responses that it must get.
 
 use std::io::{BufRead, Read, Write};
 use std::sync::{Arc, Mutex};
