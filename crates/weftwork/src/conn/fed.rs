@@ -111,7 +111,7 @@ impl Fed {
             let knob = cx.settings.show(&["upgrade_idle_timeout"]);
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("its client said nothing for too long ({knob})"),
+                format!("its client was silent for too long ({knob})"),
             ));
         }
         if let Some(receive) = &mut self.receive {
@@ -316,7 +316,7 @@ impl Conn {
             return;
         };
         Counters::count(&cx.counters.panics);
-        log::error!("what receives the bytes of a connection panicked: {}", OneLine(said));
+        log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
         // Behind a part of a message it would be taken for the rest of that.
         if !fed.begun.is_empty() || farewell.is_empty() {
             self.phase = Phase::Done;

@@ -295,7 +295,7 @@ impl<'a> Live<'a> {
     /// response.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (asked, id, why) = (self.target(), self.id_for_log(), OneLine(why));
-        log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
+        log::error!("a response could not be written at {asked}, 500 is sent instead: {why}{id}");
         let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());

@@ -232,8 +232,8 @@ impl fmt::Display for Peer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.source(), self.0.peer) {
             (Some(source), peer) if Some(source) == peer => write!(f, "{source}"),
-            (Some(source), Some(peer)) => write!(f, "{source} (by way of {peer})"),
-            (Some(source), None) => write!(f, "{source} (by way of a local peer)"),
+            (Some(source), Some(peer)) => write!(f, "{source} (through {peer})"),
+            (Some(source), None) => write!(f, "{source} (through a local peer)"),
             (None, _) => f.write_str("a local peer"),
         }
     }

@@ -68,7 +68,7 @@ impl Conn {
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
             Err(panic) if wait.is_overload(&*panic) => {
                 Counters::count(&cx.counters.shed);
-                let why = "there is no thread for a blocking call of it";
+                let why = "no thread was free for its blocking call";
                 tell(cx, format_args!("an upgraded connection ended: {why}"));
             }
             Err(panic) => {

@@ -117,8 +117,8 @@ impl fmt::Display for BodyError {
             BodyError::TooLarge { limit } => {
                 write!(f, "the request body is larger than the {limit} bytes that are allowed here")
             }
-            BodyError::Timeout => f.write_str("the request body came too slowly"),
-            BodyError::Disconnected => f.write_str("the client went away within its request body"),
+            BodyError::Timeout => f.write_str("the request body arrived too slowly"),
+            BodyError::Disconnected => f.write_str("the client disconnected within its request body"),
             BodyError::Malformed(fault) => write!(f, "the request body is malformed: {fault}"),
             BodyError::NotUtf8 => f.write_str("the request body is not UTF-8 text"),
             BodyError::NotJson(why) => write!(f, "the request body is not the JSON that was expected: {why}"),
@@ -140,10 +140,10 @@ impl fmt::Display for BodyError {
             }
             BodyError::ServerStops => f.write_str("the server is stopping"),
             BodyError::LetGo => f.write_str(
-                "the request body is gone when a response comes later: read it in the handler, before it answers",
+                "the request body is gone when a response is sent later: read it before the handler returns",
             ),
             BodyError::ReadBefore => f.write_str(
-                "the request body was read before: what a middleware has read of it, it hands on as an extension",
+                "the request body was already read: a middleware that reads it must pass it on as an extension",
             ),
             BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),

@@ -203,8 +203,11 @@ impl Feed {
     /// Returns None if the client is not to be disconnected.
     pub(crate) fn why_cut(&self) -> Option<&'static str> {
         let state = self.core.lock();
-        let why =
-            if state.overflowed { "its client takes too slowly what it is fed" } else { "its feed was cut" };
+        let why = if state.overflowed {
+            "its client reads the feed too slowly"
+        } else {
+            "its feed was disconnected"
+        };
         (state.end == End::Cut).then_some(why)
     }
 

@@ -109,7 +109,7 @@ impl Context {
         // The thread may be unwinding from a logger that panicked.
         contain_log(|| match left_out {
             0 => log::warn!("{line}"),
-            more => log::warn!("{line} ({more} more lines about what is refused were left out before)"),
+            more => log::warn!("{line} ({more} more lines about refusals were left out)"),
         });
     }
 

@@ -65,7 +65,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains("came too slowly"), "{answer:?}");
+    assert!(answer.text().contains("arrived too slowly"), "{answer:?}");
     client.ends();
     assert_eq!(site.running.counts().timeouts, 1);
     site.is_well();
@@ -87,7 +87,7 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     }
     let _ = client.try_send(end);
     let answer = client.answer();
-    let is_told = ["did not arrive in time", "came too slowly"].iter().any(|why| answer.text().contains(why));
+    let is_told = ["did not arrive in time", "arrived too slowly"].iter().any(|why| answer.text().contains(why));
     assert!(answer.status == 200 || is_told, "{answer:?}");
     (answer.status, begun.elapsed())
 }

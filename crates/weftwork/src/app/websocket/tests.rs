@@ -62,7 +62,7 @@ fn what_is_none_is_told_how_to_ask() {
     for version in ["", "Sec-WebSocket-Version: 8\r\n", "Sec-WebSocket-Version: 13, 8\r\n"] {
         is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{version}"), 426, "sec-websocket-version: 13\r\n");
     }
-    is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{VERSION}"), 426, "has to be 13");
+    is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{VERSION}"), 426, "must be 13");
 }
 
 /// The body would not be read, and after a 101 another protocol follows (RFC 9110 section 7.8).
@@ -70,7 +70,7 @@ fn what_is_none_is_told_how_to_ask() {
 fn a_handshake_has_no_body() {
     // `is_refused` appends an empty line, which is the end of each.
     for body in ["Content-Length: 3\r\n\r\na", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"] {
-        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{body}"), 400, "no body");
+        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{body}"), 400, "must not have a body");
     }
     is_origin_allowed(WebSockets::new(), "Content-Length: 0\r\n");
 }

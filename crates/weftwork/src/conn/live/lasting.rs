@@ -72,7 +72,7 @@ impl Live<'_> {
     /// The rest of the body would be the first bytes for the other protocol.
     #[cold]
     fn refuse_body_before_protocol(&mut self, now: Tick) {
-        let said = "another protocol begins behind a request, and the body of this one was not read";
+        let said = "a request cannot be upgraded before its body was read";
         let (asked, id) = (self.target(), self.id_for_log());
         tell(self.cx, format_args!("{said}, at {asked}{id}"));
         let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(said).into_response().with_close();

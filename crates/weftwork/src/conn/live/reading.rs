@@ -214,7 +214,7 @@ impl Live<'_> {
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
                 let (asked, id) = (self.target(), self.id_for_log());
-                tell(self.cx, format_args!("a request body came too slowly ({knobs}) at {asked}{id}"));
+                tell(self.cx, format_args!("a request body arrived too slowly ({knobs}) at {asked}{id}"));
                 BodyError::Timeout
             }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,

@@ -148,7 +148,7 @@ fn the_server_and_measurements_of_ones_own_are_on_the_page() {
     assert_eq!(
         help,
         [
-            "# HELP weftwork_shed Requests answered 503 because too many waited, and upgraded connections that ended for want of a thread."
+            "# HELP weftwork_shed Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was free."
         ]
     );
     drop(running);
