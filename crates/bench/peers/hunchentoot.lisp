@@ -1,4 +1,4 @@
-;;; What does Hunchentoot reach? The routes of the bench on its own taskmaster: a thread for each connection.
+;;; The routes of the bench on Hunchentoot, with its own taskmaster: a thread for each connection.
 (require :asdf)
 (asdf:load-system :hunchentoot)
 

@@ -51,7 +51,7 @@ pub(crate) struct GridArgs {
     /// Workloads, or families of them such as slow, file and rate [default: all of the command]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// floor, weft, weft:ENGINE, the server of somebody else, or bare and typed [default: floor,nginx,weft in quick; in full the floor,
+    /// floor, weft, weft:ENGINE, the server of another project, or bare and typed [default: floor,nginx,weft in quick; in full the floor,
     /// each engine, and every server of others that is installed; bare,typed in router]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub(crate) subjects: Vec<Subject>,

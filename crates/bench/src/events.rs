@@ -1,4 +1,4 @@
-//! How late an event reaches ten thousand clients of the demo's clock, and what each of them costs.
+//! Measures how late an event reaches ten thousand clients of the demo's clock, and what each of them costs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::crowd::{CrowdArgs, Crowded};
+use crate::clients::{ClientsArgs, LoadedServer};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::procs::usage::Usage;
@@ -19,17 +19,17 @@ const ASK: &[u8] = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/eve
 /// An event that is later than this is not counted finer.
 const LATE_MS_MAX: u64 = 60_000;
 
-pub(crate) fn run(args: &CrowdArgs) -> Result<()> {
+pub(crate) fn run(args: &ClientsArgs) -> Result<()> {
     let time = Duration::from_secs(args.seconds.unwrap_or(20));
-    let mut crowded = Crowded::start(args, None)?;
-    let mut listeners = Listeners::open(crowded.server.port, args)?;
+    let mut loaded = LoadedServer::start(args, None)?;
+    let mut listeners = Listeners::open(loaded.server.port, args)?;
     // Events that came while the clients were opened are used up by the first ticks.
     listeners.listen(Duration::from_secs(3))?;
     listeners.late_ms.reset();
-    let before = Usage::of(crowded.server.pid());
+    let before = Usage::of(loaded.server.pid());
     listeners.listen(time)?;
-    let cpu = Usage::of(crowded.server.pid()).cpu_us_since(&before);
-    println!("{}", crowded.cost(args.clients)?);
+    let cpu = Usage::of(loaded.server.pid()).cpu_us_since(&before);
+    println!("{}", loaded.cost(args.clients)?);
     let late_ms = &listeners.late_ms;
     println!("events           {} received, {} clients gone", late_ms.len(), listeners.gone);
     println!("CPU an event     {:.2} us", cpu / late_ms.len().max(1) as f64);
@@ -47,7 +47,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn open(port: u16, args: &CrowdArgs) -> Result<Listeners> {
+    fn open(port: u16, args: &ClientsArgs) -> Result<Listeners> {
         let late_ms = Histogram::new_with_bounds(1, LATE_MS_MAX, 3)
             .map_err(|error| Failure::step("a histogram", error))?;
         let mut all = Listeners {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::crowd::{CrowdArgs, Crowded};
+use crate::clients::{ClientsArgs, LoadedServer};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::load::idle::read_answer;
@@ -15,10 +15,10 @@ const ENGINE: &str = "fibers:2";
 const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// Fails if a client has no answer, or another one than 200.
-pub(crate) fn run(args: &CrowdArgs) -> Result<()> {
+pub(crate) fn run(args: &ClientsArgs) -> Result<()> {
     let time = Duration::from_secs(args.seconds.unwrap_or(10));
-    let mut crowded = Crowded::start(args, Some(ENGINE))?;
-    let port = crowded.server.port;
+    let mut loaded = LoadedServer::start(args, Some(ENGINE))?;
+    let port = loaded.server.port;
     let request = format!("GET /wait?ms={} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n", time.as_millis());
     let begun = Instant::now();
     let mut clients = Vec::with_capacity(args.clients);
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &CrowdArgs) -> Result<()> {
         return Err(Failure::Usage(format!("{why} {asked:.1?}")));
     };
     interrupt::sleep(rest / 2)?;
-    println!("{}", crowded.cost(args.clients)?);
+    println!("{}", loaded.cost(args.clients)?);
     let answered = answers(&mut clients, begun + asked + time + LATE_MAX)?;
     println!("answers          {answered} right, {} not", args.clients - answered);
     println!("last answer      {:.1?} after the first was asked for", begun.elapsed());

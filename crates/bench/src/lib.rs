@@ -2,7 +2,7 @@
 
 mod args;
 mod blocking;
-mod crowd;
+mod clients;
 mod events;
 mod failure;
 mod floors;
@@ -93,9 +93,9 @@ enum Command {
     /// Figures of another compiler, C library or processor are shown, but fail nothing without --same-toolchain.
     Instructions(instructions::InstructionArgs),
     /// How late a tick reaches ten thousand event streams, and what a client costs
-    Events(crowd::CrowdArgs),
+    Events(clients::ClientsArgs),
     /// Whether ten thousand clients are answered whose handlers all wait, and what a client costs
-    Held(crowd::CrowdArgs),
+    Held(clients::ClientsArgs),
     /// One of the floors alone, until killed: a server that answers with canned bytes, on 127.0.0.1
     Floor(floors::FloorArgs),
     /// One of the two servers of 'router' alone, on 127.0.0.1, until stopped

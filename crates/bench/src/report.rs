@@ -1,4 +1,4 @@
-//! What is made of a document: tables for the terminal, the page docs/benchmarks.md, and its charts.
+//! The outputs of a document: tables for the terminal, the page docs/benchmarks.md, and its charts.
 
 pub(crate) mod charts;
 mod markdown;

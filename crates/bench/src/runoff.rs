@@ -39,7 +39,7 @@ pub(crate) fn run(
     }
     for (at, rows) in columns(rows).enumerate() {
         let workload = rows[0].workload;
-        let names = contenders(results, &results.workloads[at]);
+        let names = candidates(results, &results.workloads[at]);
         if names.is_empty() || !workload.has_turns() {
             continue;
         }
@@ -85,7 +85,7 @@ fn is_ours(cell: &Cell) -> bool {
 
 /// Returns the servers of a column's run-off, the default engine first, however far behind it is. Other engines of ours and the floors
 /// do not take part.
-fn contenders(results: &Results, column: &Column) -> Vec<String> {
+fn candidates(results: &Results, column: &Column) -> Vec<String> {
     let metric = decides(&column.name);
     let is_rival = |cell: &&Cell| is_ours(cell) || !cell.subject.starts_with("weft");
     let rivals = column.cells.iter().filter(is_rival);

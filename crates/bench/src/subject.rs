@@ -13,7 +13,7 @@ pub(crate) enum Subject {
     Floor,
     /// The demo of weft, on its default engine or a named one.
     Weft { engine: Option<String> },
-    /// The server of somebody else.
+    /// The server of another project.
     Peer(&'static Peer),
     /// A server of ours for `router` alone: one handler for all paths, or a hundred typed routes.
     Site(Site),

@@ -1,4 +1,4 @@
-// What does fasthttp reach? The routes of the bench.
+// The routes of the bench on fasthttp.
 package main
 
 import (

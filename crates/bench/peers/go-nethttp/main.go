@@ -1,4 +1,4 @@
-// What does Go's own server reach? The routes of the bench on net/http.
+// The routes of the bench on net/http.
 package main
 
 import (

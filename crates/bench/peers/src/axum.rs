@@ -1,5 +1,5 @@
 //! axum twice: with the blocking call where the documentation puts it, in `spawn_blocking`, and with the
-//! blocking call in the handler itself, which is what happens when somebody forgets.
+//! blocking call in the handler itself, which is what happens if the author forgets.
 
 use ::axum::body::HttpBody;
 use ::axum::extract::{DefaultBodyLimit, FromRequest, RawQuery, Request};

@@ -1,4 +1,4 @@
-//! Which server runs on which port, on how many cores? `weftwork-bench-peers NAME PORT [CORES]`, on 127.0.0.1, until
+//! Runs one of the servers: `weftwork-bench-peers NAME PORT [CORES]`, on 127.0.0.1, until
 //! killed.
 
 mod actix;

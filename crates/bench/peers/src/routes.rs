@@ -1,4 +1,4 @@
-//! What do all peers answer? The same bytes on the same routes: /health, /json, /echo, /slow, /wait.
+//! The answers of all servers: the same bytes on the same routes: /health, /json, /echo, /slow, /wait.
 
 use std::time::Duration;
 

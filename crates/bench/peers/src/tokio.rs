@@ -1,4 +1,4 @@
-//! On which runtime do the servers on tokio run? With one core on one thread, which is the cheaper runtime; with more
+//! The runtime of the servers on tokio. With one core: one thread, which is the cheaper runtime. With more
 //! on a thread for each.
 
 use std::future::Future;

@@ -80,8 +80,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Asks for so long, and counts the answers that came in that time, and what went wrong since the last time: one tally
-    /// a group.
+    /// Sends requests for so long, and counts the answers of that time and the errors since the last time. Returns a tally a group.
     pub(crate) fn drive(&mut self, time: Duration) -> Result<Vec<Tally>> {
         self.askings.iter_mut().for_each(|asking| asking.tally.begin());
         let start = Instant::now();
@@ -97,19 +96,18 @@ impl Generator {
         Ok(self.take_tallies(now - start))
     }
 
-    /// Goes on until each connection was answered that was not in all the time of the last drive, or has waited for [`TIMEOUT`]:
-    /// in a shorter time nobody else could tell who is slow from who is forgotten. What was counted meanwhile, and nothing
-    /// where nobody is that late.
+    /// Goes on until each connection was answered that was not answered in all the time of the last drive, or has waited for [`TIMEOUT`]. In
+    /// a shorter time a slow server looks like one that forgot a connection. Returns what was counted meanwhile.
     pub(crate) fn wait_for_late(&mut self) -> Result<Vec<Tally>> {
         self.wait_for(self.driven_from)
     }
 
-    /// The same for all that is under way: connections that are closed then tell nothing more.
+    /// Waits for all answers that are under way, before connections are closed.
     pub(crate) fn wait_for_all(&mut self) -> Result<Vec<Tally>> {
         self.wait_for(Instant::now())
     }
 
-    /// For answers to what was asked before.
+    /// Waits for the answers to requests that were sent before `from`.
     fn wait_for(&mut self, from: Instant) -> Result<Vec<Tally>> {
         self.askings.iter_mut().for_each(|asking| asking.tally.begin());
         let start = Instant::now();
@@ -128,9 +126,8 @@ impl Generator {
         self.askings.iter_mut().map(|asking| asking.tally.take(elapsed)).collect()
     }
 
-    /// The load never sleeps, it has a core of its own. Whichever side is faster by a hair waits for the other,
-    /// and the slower one would then pay for waking it at every send. Where nobody has to be woken, a request costs
-    /// what it costs.
+    /// Handles what is ready. The load never sleeps, as it has its own core. If it slept, the server would pay for waking it at every
+    /// send.
     pub(super) fn turn(&mut self, events: &mut Vec<Event>) -> Result<()> {
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&NO_WAIT)) {
@@ -157,7 +154,7 @@ impl Generator {
         }
     }
 
-    /// Every connection anew, whatever its answer was going to be.
+    /// Opens every connection again. Answers that are under way are lost.
     pub(crate) fn reopen_all(&mut self) {
         for at in 0..self.connections.len() {
             self.reopen(at);
@@ -176,7 +173,7 @@ impl Generator {
         }
     }
 
-    /// Looks for an interrupt, and for who is late or not connected, once in [`SWEEP`].
+    /// Looks for an interrupt, and for connections that are late or not open, once in [`SWEEP`].
     pub(super) fn sweep_when_due(&mut self, now: Instant, due: &mut Instant) -> Result<()> {
         if now >= *due {
             interrupt::check()?;

@@ -27,7 +27,7 @@ pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
     let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
     let start = Instant::now();
     let request = group.request(port, group.close);
-    // Large bodies are sent and received at once: whoever echoes need not hold them.
+    // Large bodies are sent and received at once: a server that echoes need not hold them.
     let mut writer = stream.try_clone()?;
     let asking = std::thread::spawn(move || writer.write_all(&request));
     let mut parser = ResponseParser::keeping();

@@ -1,4 +1,4 @@
-//! What a load used: CPU and switches of the server, and CPU of other processes on the same cores.
+//! The cost of a load: CPU and switches of the server, and CPU of other processes on the same cores.
 
 use std::process;
 use std::time::{Duration, Instant};

@@ -74,7 +74,7 @@ pub(crate) static PEERS: &[Peer] = &[
         configuration: include_str!("../../peers/lighttpd.conf"),
     },
     rust("hyper", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most"),
-    rust("axum", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow blocks in the handler, as when somebody forgets"),
+    rust("axum", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow blocks in the handler, as if the author forgot"),
     rust("axum-blocking", BLOCKING, &[NO_HOST], "the same, /slow in spawn_blocking, 512 threads at most"),
     rust("actix-web", ASYNCHRONOUS, &[], "a worker for each core; /slow in web::block, 512 threads at most"),
     rust("ntex", ASYNCHRONOUS, &[NO_HOST], "a worker for each core, on its own runtime; /slow in spawn_blocking"),

@@ -1,4 +1,4 @@
-//! What a process has used so far, with all its descendants: CPU, context switches, resident memory.
+//! The usage of a process so far, with all its descendants: CPU, context switches, resident memory.
 
 use procfs::process::{Process, all_processes};
 use procfs::{CurrentSI, KernelStats};

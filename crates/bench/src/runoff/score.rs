@@ -51,7 +51,7 @@ fn value(metric: Metric, turns: &[Turn], rounds: &[usize]) -> f64 {
     }
 }
 
-/// None where one of them is no number: somebody did not answer, or used no tick.
+/// None: a value is no number, as a server did not answer, or used no tick.
 fn figure(values: Vec<f64>) -> Option<Figure> {
     if !values.iter().all(|value| value.is_normal()) {
         return None;

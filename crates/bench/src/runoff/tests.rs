@@ -8,7 +8,7 @@ use crate::workloads::{GRID, named};
 
 fn names_of(rows: &[Row], subjects: Vec<SubjectInfo>) -> Vec<String> {
     let results = Results { workloads: collect(rows), subjects, ..Results::default() };
-    contenders(&results, &results.workloads[0])
+    candidates(&results, &results.workloads[0])
 }
 
 fn row(workload: &str, name: &str, [rate, cpu, errors]: [f64; 3]) -> Row {

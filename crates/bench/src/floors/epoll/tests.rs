@@ -1,4 +1,4 @@
-//! Are heads counted however they are split?
+//! Heads are counted however they are split.
 
 use super::count_heads;
 

@@ -23,7 +23,7 @@ fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// It has its port, so that nobody else has, and does not listen there.
+/// Holds a port, and does not listen there.
 fn deaf() -> (OwnedFd, u16) {
     let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -124,7 +124,7 @@ fn pipelined_requests_are_all_answered() {
     assert!(tally.ok >= 3 * 16 && tally.errors() == 0, "{tally:?}");
 }
 
-/// Whoever was not answered yet is no error.
+/// A connection that was not answered yet is no error.
 #[test]
 fn connections_may_be_new_in_between() {
     let _alone = alone();
@@ -180,7 +180,11 @@ fn who_never_answers_is_late_though_the_time_is_short() {
     generator.timeout = TIME;
     assert_eq!(generator.drive(TIME / 4).unwrap()[0].timeouts, 0, "they may only be slow");
     assert_eq!(generator.wait_for_late().unwrap()[0].timeouts, 2);
-    assert_eq!(generator.wait_for_late().unwrap()[0].elapsed, Duration::ZERO, "nobody is any more");
+    assert_eq!(
+        generator.wait_for_late().unwrap()[0].elapsed,
+        Duration::ZERO,
+        "no connection is late any more"
+    );
 }
 
 /// Its answer comes behind the time in which nothing else is counted.
@@ -234,7 +238,7 @@ fn a_paced_load_keeps_its_rate() {
 #[test]
 fn who_is_late_at_a_paced_load_is_late_from_when_it_was_due() {
     let _alone = alone();
-    // Nobody ever answers: all but the first four wait for a connection, and their wait counts.
+    // No answer ever comes: all but the first four wait for a connection, and their wait counts.
     let groups = [Group::get("/", 4)];
     let mut generator = Generator::expecting(serve(b"", usize::MAX), &groups, &[], true).unwrap();
     let tally = generator.drive_at(100.0, TIME).unwrap();

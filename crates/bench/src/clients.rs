@@ -21,7 +21,7 @@ const OTHER_FILES: u64 = 200;
 
 /// What `events` and `held` start.
 #[derive(Args, Debug)]
-pub(crate) struct CrowdArgs {
+pub(crate) struct ClientsArgs {
     /// Clients
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) clients: usize,
@@ -32,7 +32,7 @@ pub(crate) struct CrowdArgs {
     pub(crate) server: ServerArgs,
 }
 
-impl CrowdArgs {
+impl ClientsArgs {
     /// Opens all connections, each with its request.
     pub(crate) fn connect(
         &self,
@@ -50,7 +50,7 @@ impl CrowdArgs {
 }
 
 /// The demo, and its size before the first client.
-pub(crate) struct Crowded {
+pub(crate) struct LoadedServer {
     pub(crate) server: Server,
     bytes_before: u64,
     threads_before: u64,
@@ -58,9 +58,9 @@ pub(crate) struct Crowded {
     _scratch: TempDir,
 }
 
-impl Crowded {
+impl LoadedServer {
     /// Starts the demo, on this engine unless the arguments name another.
-    pub(crate) fn start(args: &CrowdArgs, engine: Option<&str>) -> Result<Crowded> {
+    pub(crate) fn start(args: &ClientsArgs, engine: Option<&str>) -> Result<LoadedServer> {
         interrupt::install()?;
         let ServerArgs { weft, cores, .. } = &args.server;
         let engine = args.server.engine.clone().or(engine.map(str::to_owned));
@@ -77,7 +77,7 @@ impl Crowded {
         println!("{} clients, engine {}", args.clients, engine.as_deref().unwrap_or("default"));
         let server = Server::start(command, port, "weft", cores.cores, scratch.path().join("weft.log"))?;
         let (bytes_before, threads_before) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
-        Ok(Crowded { server, bytes_before, threads_before, _scratch: scratch })
+        Ok(LoadedServer { server, bytes_before, threads_before, _scratch: scratch })
     }
 
     /// Returns, in words, what the clients that it has now cost it. Fails if it does not run any longer.
