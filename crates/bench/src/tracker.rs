@@ -169,7 +169,7 @@ fn share(column: &Column, cell: &Cell, other: &str) -> Option<f64> {
     }
 }
 
-/// Reads the lines of a history. There are none before the first.
+/// Reads the lines of a history. The first run has no history.
 fn read(path: &Path) -> Result<Vec<Entry>> {
     if !path.exists() {
         return Ok(Vec::new());
