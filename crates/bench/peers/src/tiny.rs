@@ -15,7 +15,7 @@ pub fn serve(port: u16, _: usize) -> Result<(), Box<dyn std::error::Error + Send
         for _ in 0..routes::BLOCKING_THREADS {
             scope.spawn(|| {
                 while let Ok(request) = server.recv() {
-                    // A client that is gone is none of our business.
+                    // A client that has gone is not the concern of the server.
                     let _ = answer(request, &json);
                 }
             });
