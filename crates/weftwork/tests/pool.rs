@@ -229,7 +229,7 @@ fn does_not_start(server: Server, words: [&str; 2]) {
 fn wrong_parameters_are_named() {
     does_not_start(bind(0), ["invalid standby 0", "at least 1"]);
     let few = bind(9).settings(|settings| settings.threads_max(8));
-    does_not_start(few, ["standby is 9", "threads_max (8)"]);
+    does_not_start(few, ["invalid standby 9", "threads_max (8)"]);
     let none = bind(1).engine(Engine::Pool { standby: None }).settings(|settings| settings.standby_kept(0));
     does_not_start(none, ["invalid standby_kept 0", "at least 1"]);
     let many = bind(1).settings(|settings| settings.connections_max(5).accepted_max(6));
