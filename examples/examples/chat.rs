@@ -9,13 +9,13 @@ use weftwork::{Message, SocketEvent, WebSocketHub, WebSockets};
 fn site() -> impl Handler {
     let chat = WebSocketHub::<String>::new(WebSockets::new().message_bytes_max(1000), |chat, from, event| {
         let name = &from.value;
-        let said = match event {
+        let line = match event {
             SocketEvent::Joined => format!("{name} has come"),
             SocketEvent::Message(Message::Text(text)) => format!("{name}: {text}"),
             SocketEvent::Message(Message::Binary(_)) => return,
             SocketEvent::Left => format!("{name} has gone"),
         };
-        chat.send(&said.into());
+        chat.send(&line.into());
     });
     move |req: &mut Request| match req.path() {
         "/" => html(include_str!("chat.html")),

@@ -1,4 +1,4 @@
-//! A page for uploads of up to 1 GiB, which are kept in `weft-uploads` in the directory for temporary files:
+//! A page for uploads of up to 1 GiB, which are saved in `weft-uploads` in the directory for temporary files:
 //! `cargo run -p weftwork-examples --example upload`, then <http://127.0.0.1:8080>.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     if req.method() != Method::POST {
         return Ok(html(PAGE));
     }
-    let mut kept = String::new();
+    let mut saved = String::new();
     let mut form = req.multipart()?;
     while let Some(mut part) = form.next_part()? {
         let Some(mut name) = part.safe_file_name() else { continue };
@@ -26,11 +26,11 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
             name.pop();
         }
         let upload = part.save_in(folder)?;
-        let kept_as = format!("{}-{name}", number());
-        kept += &format!("{kept_as}: {} bytes\n", upload.bytes());
-        upload.persist(folder.join(kept_as))?;
+        let saved_as = format!("{}-{name}", number());
+        saved += &format!("{saved_as}: {} bytes\n", upload.bytes());
+        upload.persist(folder.join(saved_as))?;
     }
-    Ok(text(kept).with_status(StatusCode::CREATED))
+    Ok(text(saved).with_status(StatusCode::CREATED))
 }
 
 /// No other file has this number, not even from an earlier run.
@@ -71,9 +71,9 @@ mod tests {
         let alike: [(&str, &str, &[u8]); 2] = [("file", "../a.txt", b"hello"), ("file", "a.txt", b"hello")];
         let whole = client.post("/").multipart(&[], &alike).send();
         assert_eq!(whole.text().matches("-a.txt: 5 bytes\n").count(), 2, "{}", whole.text());
-        let kept: Vec<_> =
+        let saved: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
-        assert_eq!(kept.len(), 2);
-        assert!(kept.iter().all(|path| std::fs::read(path).unwrap() == b"hello"));
+        assert_eq!(saved.len(), 2);
+        assert!(saved.iter().all(|path| std::fs::read(path).unwrap() == b"hello"));
     }
 }

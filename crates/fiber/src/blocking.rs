@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_fiber_whose_call_will_never_be_made_is_told() {
-        let told = run(|| {
+        let joined = run(|| {
             let pool = Rc::new(BlockingPool::new(1, 1));
             let (first, second) = (Rc::clone(&pool), Rc::clone(&pool));
             let (enters, has_entered) = mpsc::channel();
@@ -158,11 +158,11 @@ mod tests {
             yield_now();
             has_entered.recv().unwrap();
             pool.0.close();
-            let told = waits.join();
+            let joined = waits.join();
             go.send(()).unwrap();
             busy.join().unwrap().unwrap();
-            told
+            joined
         });
-        assert!(matches!(told, Ok(Err(JoinError::Panicked(_)))), "{told:?}");
+        assert!(matches!(joined, Ok(Err(JoinError::Panicked(_)))), "{joined:?}");
     }
 }

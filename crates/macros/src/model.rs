@@ -29,14 +29,14 @@ pub(crate) struct Variant<'i> {
     pub(crate) nested: Option<&'i Field>,
 }
 
-/// One route attribute.
+/// A route attribute.
 pub(crate) struct RouteAttr {
     /// A constant of `Verbs`, or `ANY` for a nest.
     pub(crate) verb: &'static str,
     pub(crate) pattern: Pattern,
 }
 
-/// How often a field may occur in a query.
+/// Number of times that a field may occur in a query.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Cardinality {
     Once,

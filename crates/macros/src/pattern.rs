@@ -3,7 +3,7 @@
 use syn::ext::IdentExt;
 use syn::{Error, Ident, LitStr, Result};
 
-/// One segment of a path.
+/// A segment of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Segment {
     /// Encoded as it is sent.

@@ -54,9 +54,9 @@ impl TestWebSocket {
                 Ok(Whole::Text(text)) => return Some(Message::Text(text.as_str().to_owned())),
                 Ok(Whole::Binary(bytes)) => return Some(Message::Binary(bytes)),
                 // 1005 stands for no code (RFC 6455 section 7.1.5).
-                Ok(Whole::Close(said)) => {
-                    let said = said.map(|said| (said.code.into(), said.reason.as_str().to_owned()));
-                    self.closed = Some(said.unwrap_or((1005, String::new())));
+                Ok(Whole::Close(close)) => {
+                    let close = close.map(|close| (close.code.into(), close.reason.as_str().to_owned()));
+                    self.closed = Some(close.unwrap_or((1005, String::new())));
                 }
                 Ok(_) => {}
                 Err(Error::Io(_) | Error::ConnectionClosed | Error::AlreadyClosed) => return None,

@@ -39,7 +39,7 @@ fn answer(req: &mut Request, inside: &Arc<SiteState>) -> Response {
         "/split" => Response::upgrade(echoes, split),
         "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
         "/flood" => Response::upgrade(echoes, |mut line| line.write_all(&noise(FLOOD_BYTES))),
-        "/farewell" => Response::upgrade(echoes, farewell),
+        "/final-exchange" => Response::upgrade(echoes, final_exchange),
         "/bye" => Response::upgrade(echoes, |mut line| line.write_all(b"bye")),
         "/pour" => Response::upgrade(echoes, |mut line| {
             loop {
@@ -72,7 +72,7 @@ fn answer(req: &mut Request, inside: &Arc<SiteState>) -> Response {
         }
         "/hoard" => {
             let (sender, feed) = Feed::new(FeedLimits::default());
-            Response::upgrade_fed(echoes, feed, Hoard(sender))
+            Response::upgrade_fed(echoes, feed, NeverConsumes(sender))
         }
         // The path of CONNECT is empty.
         "" => Response::tunnel(echo),
@@ -114,7 +114,7 @@ fn split(line: Upgraded) -> std::io::Result<()> {
 }
 
 /// Waits for the stop of the server, sends a line and reads one.
-fn farewell(mut line: Upgraded) -> std::io::Result<()> {
+fn final_exchange(mut line: Upgraded) -> std::io::Result<()> {
     let mut word = [0; 2];
     line.write_all(b"ready")?;
     let error = line.read(&mut word).expect_err("the server stops before the client says anything");
@@ -152,9 +152,9 @@ impl Receive for Lines {
 }
 
 /// Never consumes what arrives.
-struct Hoard(#[allow(dead_code)] FeedSender);
+struct NeverConsumes(#[allow(dead_code)] FeedSender);
 
-impl Receive for Hoard {
+impl Receive for NeverConsumes {
     fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
         Ok(0)
     }
@@ -418,7 +418,7 @@ fn idle_ones_hold_up_nobody() {
 #[test]
 fn they_are_told_that_the_server_stops() {
     let (server, _) = start();
-    let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/farewell")).collect();
+    let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/final-exchange")).collect();
     // A protocol without an end of its own ends at once.
     let plain = upgraded(&server, "/echo");
     clients.iter_mut().for_each(|client| assert_eq!(client.exactly(5), b"ready"));
@@ -437,7 +437,7 @@ fn they_are_told_that_the_server_stops() {
 #[test]
 fn those_that_do_not_listen_are_cut() {
     let (server, _) = start();
-    let mut client = upgraded(&server, "/farewell");
+    let mut client = upgraded(&server, "/final-exchange");
     assert_eq!(client.exactly(5), b"ready");
     let report = server.shutdown(Duration::from_millis(500));
     assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");

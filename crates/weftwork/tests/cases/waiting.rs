@@ -65,14 +65,14 @@ fn a_client_that_stays_is_not_gone() {
 }
 
 /// Every thread is in a handler, and one more request waits.
-struct Crowd {
+struct Overload {
     site: Site,
     running: Vec<Client>,
     queued: Client,
 }
 
-impl Crowd {
-    fn gather(request_timeout: Duration) -> Crowd {
+impl Overload {
+    fn start(request_timeout: Duration) -> Overload {
         const HANDLERS: usize = 3;
         let threads_max = CASE.engine.loops() + HANDLERS;
         let site = CASE.start_with(|s| s.threads_max(threads_max).standby_kept(1).request_timeout(request_timeout));
@@ -85,14 +85,14 @@ impl Crowd {
         site.inside.gate.wait_for(HANDLERS);
         let queued = ask();
         eventually("it queues", || site.running.counts().queued == 1);
-        Crowd { site, running, queued }
+        Overload { site, running, queued }
     }
 
     /// Lets the handlers finish. The waiting request is not started. Returns the result of `leave` for its
     /// client.
     #[track_caller]
     fn abandons<T>(self, leave: impl FnOnce(Client) -> T) -> T {
-        let Crowd { site, mut running, queued } = self;
+        let Overload { site, mut running, queued } = self;
         let left = leave(queued);
         site.inside.gate.open();
         running.iter_mut().for_each(|client| client.answer().is(200, "passed"));
@@ -109,7 +109,7 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-    Crowd::gather(Duration::ZERO).abandons(Client::reset);
+    Overload::start(Duration::ZERO).abandons(Client::reset);
 }
 
 /// Most clients that end their side have left. A client that has not left is told why.
@@ -118,7 +118,7 @@ fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-    let mut queued = Crowd::gather(Duration::ZERO).abandons(|queued| {
+    let mut queued = Overload::start(Duration::ZERO).abandons(|queued| {
         queued.half_close();
         queued
     });
@@ -132,9 +132,9 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-    let crowd = Crowd::gather(Duration::from_millis(50));
+    let overload = Overload::start(Duration::from_millis(50));
     std::thread::sleep(Duration::from_millis(60));
-    let mut queued = crowd.abandons(|queued| queued);
+    let mut queued = overload.abandons(|queued| queued);
     let answer = queued.answer();
     assert!(answer.status == 503 && answer.closes() && answer.text().contains("not started in time"), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
@@ -146,8 +146,8 @@ fn a_queued_request_whose_client_waits_is_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-    let mut crowd = Crowd::gather(Duration::from_secs(60));
-    crowd.site.inside.gate.open();
-    crowd.queued.answer().is(200, "passed");
-    assert_eq!(crowd.site.running.counts().abandoned, 0);
+    let mut overload = Overload::start(Duration::from_secs(60));
+    overload.site.inside.gate.open();
+    overload.queued.answer().is(200, "passed");
+    assert_eq!(overload.site.running.counts().abandoned, 0);
 }

@@ -151,25 +151,25 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// use std::sync::Mutex;
     /// use weftwork::{Message, Request, SocketEvent, WebSocketHub, WebSockets};
     ///
-    /// const SAID_MAX: usize = 100;
-    /// static SAID: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
+    /// const HISTORY_MAX: usize = 100;
+    /// static HISTORY: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
     /// let chat = WebSocketHub::new(WebSockets::new(), |hub, _, event| {
     ///     if let SocketEvent::Message(message) = event {
-    ///         let mut said = SAID.lock().unwrap();
+    ///         let mut history = HISTORY.lock().unwrap();
     ///         hub.send(&message);
-    ///         if said.len() == SAID_MAX {
-    ///             said.pop_front();
+    ///         if history.len() == HISTORY_MAX {
+    ///             history.pop_front();
     ///         }
-    ///         said.push_back(message);
+    ///         history.push_back(message);
     ///     }
     /// });
     /// let handler = move |req: &mut Request| {
-    ///     let said = SAID.lock().unwrap();
-    ///     chat.accept_with(req, (), said.iter().cloned())
+    ///     let history = HISTORY.lock().unwrap();
+    ///     chat.accept_with(req, (), history.iter().cloned())
     /// };
     /// # let mut client = weftwork::TestClient::new(handler);
     /// # let mut socket = client.websocket("/");
-    /// # (0..=SAID_MAX).for_each(|number| socket.send(number.to_string()));
+    /// # (0..=HISTORY_MAX).for_each(|number| socket.send(number.to_string()));
     /// # assert_eq!(client.websocket("/").read(), Some(Message::from("1")));
     /// ```
     pub fn accept_with(
@@ -276,8 +276,8 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
             }
             FrameEvent::Pong => {}
             FrameEvent::Ping(bytes) => self.queue(frames::pong(bytes)),
-            FrameEvent::Close(said) => {
-                self.queue_last(frames::close_reply(said.as_ref()));
+            FrameEvent::Close(close) => {
+                self.queue_last(frames::close_reply(close.as_ref()));
                 self.sender.close();
             }
         }
@@ -342,8 +342,8 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
 impl<T: Send + Sync + 'static> Drop for HubReceiver<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
-        if let Err(said) = self.hub.notify(&self.socket, SocketEvent::Left) {
-            log::error!("the function of a WebSocket hub panicked: {}", OneLine(said));
+        if let Err(panic) = self.hub.notify(&self.socket, SocketEvent::Left) {
+            log::error!("the function of a WebSocket hub panicked: {}", OneLine(panic));
         }
     }
 }

@@ -71,12 +71,12 @@ impl Decoder for Brotli {
             // There is one stream, and nothing may follow it.
             return input.is_empty().then_some((0, 0));
         }
-        let (mut left, mut taken, mut room, mut made, mut total) = (input.len(), 0, output.len(), 0, 0);
+        let (mut left, mut taken, mut space, mut made, mut total) = (input.len(), 0, output.len(), 0, 0);
         let result = BrotliDecompressStream(
             &mut left,
             &mut taken,
             input,
-            &mut room,
+            &mut space,
             &mut made,
             output,
             &mut total,
