@@ -45,7 +45,7 @@ mod tests {
         let running = Server::bind("127.0.0.1:0").unwrap().start(site).unwrap();
         let mut client = TcpStream::connect(running.local_addr().unwrap()).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        while running.counts().accepted == 0 {
+        while running.stats().accepted == 0 {
             std::thread::yield_now();
         }
         let report = running.shutdown(Duration::from_secs(10));
@@ -59,7 +59,7 @@ mod tests {
     fn a_load_balancer_is_told_before() {
         let server = Server::bind("127.0.0.1:0").unwrap();
         let running = server.settings(|s| s.drain_delay(Duration::from_secs(10))).start(site).unwrap();
-        let (view, address) = (running.view(), running.local_addr().unwrap());
+        let (status, address) = (running.status(), running.local_addr().unwrap());
         let ready = || {
             let mut client = TcpStream::connect(address).unwrap();
             client.write_all(b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -70,7 +70,7 @@ mod tests {
         assert!(ready().starts_with("HTTP/1.1 200 "));
         // Not joined: nothing waits for the end of the delay.
         std::thread::spawn(move || running.shutdown(Duration::from_secs(1)));
-        while !view.is_stopping() {
+        while !status.is_stopping() {
             std::thread::yield_now();
         }
         assert!(ready().starts_with("HTTP/1.1 503 "));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weftwork::http::{HeaderValue, StatusCode, header};
-use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, View, routes};
+use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, ServerStatus, routes};
 
 use self::live::Live;
 
@@ -76,7 +76,7 @@ const ROUTES: [(Demo, &str); 13] = [
 pub(crate) fn demo(view: View) -> impl Handler {
     let live = Live::new();
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
-        Demo::Page => page::page(&view),
+        Demo::Page => page::page(&status),
         Demo::Health => Response::text("OK"),
         Demo::Json => Response::json(&Message { message: "Hello, World!" }),
         Demo::Headers => headers(req),

@@ -1,7 +1,7 @@
 //! Starts a server from the options, announces it, and waits for its end.
 
 use log::LevelFilter;
-use weftwork::{Address, Handler, Running, Server, Settings, Signals, Source, View};
+use weftwork::{Address, Handler, Running, Server, ServerStatus, Settings, Signals, Source};
 
 use crate::args::{Options, Usage, flag, level};
 use crate::place::{Place, places};
@@ -17,7 +17,7 @@ const VARIABLES: [&str; 3] = ["WEFT_HOST", "WEFT_LOG", "WEFT_PORT"];
 pub(crate) fn serve<H: Handler>(
     title: &str,
     options: &Options,
-    site: impl FnOnce(View) -> H,
+    site: impl FnOnce(ServerStatus) -> H,
 ) -> Result<(), Usage> {
     // Shells and service files unset a variable by making it empty.
     let variable = |name: &str| {
@@ -42,7 +42,7 @@ pub(crate) fn serve<H: Handler>(
     };
     // The signals are installed before the server is visible. So no signal meets the default action.
     let signals = Signals::install()?;
-    let site = site(server.view());
+    let site = site(server.status());
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
     say(running.wait(signals)?);

@@ -16,7 +16,7 @@ use weftwork_fiber::{run, sleep, spawn};
 const MESSAGE: &[u8; 64] = &[b'x'; 64];
 
 #[derive(Default)]
-struct Counts {
+struct ServerStats {
     round_trips: AtomicU64,
     errors: AtomicU64,
     stop: AtomicBool,
@@ -34,7 +34,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn client(address: SocketAddr, counts: &Counts) -> io::Result<()> {
+fn client(address: SocketAddr, counts: &ServerStats) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -47,7 +47,7 @@ fn client(address: SocketAddr, counts: &Counts) -> io::Result<()> {
     Ok(())
 }
 
-fn load(address: SocketAddr, connections: usize, seconds: u64, counts: &Arc<Counts>) {
+fn load(address: SocketAddr, connections: usize, seconds: u64, counts: &Arc<ServerStats>) {
     let theirs = Arc::clone(counts);
     run(move || {
         for _ in 0..connections {
@@ -74,7 +74,7 @@ fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let connections: usize = numbers.next().unwrap_or(2_000);
     let seconds = numbers.next().unwrap_or(3) as u64;
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(ServerStats::default());
     let (sender, address) = std::sync::mpsc::channel();
     let server_counts = Arc::clone(&counts);
     let server = std::thread::spawn(move || {

@@ -17,7 +17,7 @@ enum State<T> {
     /// The call was dropped before it was made.
     Dropped,
     /// The fiber took the result, or waits no longer.
-    Abandoned,
+    LeakReport,
 }
 
 /// State that the fiber and the calling thread share.
@@ -87,20 +87,20 @@ impl<'a, T> Call<'a, T> {
         if matches!(*state, State::Awaited) {
             return None;
         }
-        let end = mem::replace(&mut *state, State::Abandoned);
+        let end = mem::replace(&mut *state, State::LeakReport);
         drop(state);
         match end {
             State::Ended(Ok(value)) => Some(value),
             State::Ended(Err(payload)) => resume_unwind(payload),
             State::Dropped => panic!("a blocking call was dropped before it was made"),
-            State::Awaited | State::Abandoned => None,
+            State::Awaited | State::LeakReport => None,
         }
     }
 }
 
 impl<T> Drop for Call<'_, T> {
     fn drop(&mut self) {
-        let end = mem::replace(&mut *self.slot.lock(), State::Abandoned);
+        let end = mem::replace(&mut *self.slot.lock(), State::LeakReport);
         // The fiber may be unwinding, and a second panic must not occur.
         catch_panic(|| drop(end));
     }

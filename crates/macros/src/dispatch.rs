@@ -16,7 +16,7 @@ use crate::pattern::Segment;
 pub(crate) struct Target<'p> {
     /// Remaining segments of its path.
     pub(crate) segments: &'p [Segment],
-    /// A constant of `Verbs`.
+    /// A constant of `MethodFilter`.
     pub(crate) verb: &'static str,
     /// Whether the routes of a nested enum continue the search.
     pub(crate) nest: bool,
@@ -29,9 +29,9 @@ pub(crate) fn search(targets: &[Target<'_>], captures_max: usize) -> TokenStream
     let writer = Writer { captures_max };
     let node = writer.node(targets, &format_ident!("tail"), &[]);
     quote! {
-        let mut allowed = __weft::Verbs::NONE;
+        let mut allowed = __weft::MethodFilter::NONE;
         let ::core::option::Option::Some(tail) = path.strip_prefix(b"/") else {
-            return ::core::result::Result::Err(__weft::Miss::NotFound);
+            return ::core::result::Result::Err(__weft::MatchError::NotFound);
         };
         #node
         ::core::result::Result::Err(__weft::unmatched(allowed))
@@ -138,15 +138,15 @@ impl Writer {
             _ => 0,
         });
         let tries = targets.iter().map(|target| {
-            let verb = format_ident!("{}", target.verb);
-            let verbs = match target.verb {
-                "GET" => quote!(__weft::Verbs::GET.or(__weft::Verbs::HEAD)),
-                _ => quote!(__weft::Verbs::#verb),
+            let method = format_ident!("{}", target.method);
+            let methods = match target.method {
+                "GET" => quote!(__weft::MethodFilter::GET.or(__weft::MethodFilter::HEAD)),
+                _ => quote!(__weft::MethodFilter::#method),
             };
             let found = self.found(target, captured, last.clone());
             quote! {
-                if verb.meets(#verbs) { return #found; }
-                allowed = allowed.or(#verbs);
+                if method.intersects(#methods) { return #found; }
+                allowed = allowed.or(#methods);
             }
         });
         quote! { #(#tries)* }

@@ -40,9 +40,9 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
 
             #[allow(unused_mut, unused_assignments, unused_variables, clippy::all)]
             fn search(
-                verb: __weft::Verbs,
+                method: __weft::MethodFilter,
                 path: &[u8],
-            ) -> ::core::result::Result<(u16, [&[u8]; #captures_max]), __weft::Miss> {
+            ) -> ::core::result::Result<(u16, [&[u8]; #captures_max]), __weft::MatchError> {
                 #search
             }
 
@@ -52,14 +52,14 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
 
                 #[allow(unused_variables, clippy::all)]
                 fn parse(
-                    verb: __weft::Verbs,
+                    method: __weft::MethodFilter,
                     path: &[u8],
                     query: &str,
-                ) -> ::core::result::Result<Self, __weft::Miss> {
-                    let (number, parts) = search(verb, path)?;
+                ) -> ::core::result::Result<Self, __weft::MatchError> {
+                    let (number, parts) = search(method, path)?;
                     match number {
                         #(#constructed)*
-                        _ => ::core::result::Result::Err(__weft::Miss::NotFound),
+                        _ => ::core::result::Result::Err(__weft::MatchError::NotFound),
                     }
                 }
 
@@ -90,17 +90,17 @@ pub(crate) fn error_impl(input: &DeriveInput, error: &syn::Error) -> TokenStream
         #[automatically_derived]
         impl ::weftwork::Routes for #name {
             const ROUTES: &'static [::weftwork::Route] = &[];
-            fn parse(_: ::weftwork::Verbs, _: &[u8], _: &str) -> ::core::result::Result<Self, ::weftwork::Miss> {
+            fn parse(_: ::weftwork::MethodFilter, _: &[u8], _: &str) -> ::core::result::Result<Self, ::weftwork::MatchError> {
                 ::core::unreachable!()
             }
-            fn blocking_of(_: ::weftwork::Verbs, _: &[u8]) -> ::weftwork::Blocking {
+            fn blocking_of(_: ::weftwork::MethodFilter, _: &[u8]) -> ::weftwork::Blocking {
                 ::core::unreachable!()
             }
-            fn reads_ahead(_: ::weftwork::Verbs, _: &[u8]) -> ::core::option::Option<bool> {
+            fn reads_ahead(_: ::weftwork::MethodFilter, _: &[u8]) -> ::core::option::Option<bool> {
                 ::core::unreachable!()
             }
             fn pattern(
-                _: ::weftwork::Verbs,
+                _: ::weftwork::MethodFilter,
                 _: &[u8],
             ) -> ::core::option::Option<::std::borrow::Cow<'static, str>> {
                 ::core::unreachable!()
@@ -143,11 +143,11 @@ fn table<'v>(attrs: &'v [NumberedAttr<'_>]) -> impl Iterator<Item = TokenStream>
             Some(field) => {
                 let inner = &field.ty;
                 (
-                    quote!(__weft::Verbs::NONE),
+                    quote!(__weft::MethodFilter::NONE),
                     quote_spanned!(inner.span()=> <#inner as __weft::Routes>::ROUTES),
                 )
             }
-            None => (quote!(__weft::Verbs::#verb), quote!(&[])),
+            None => (quote!(__weft::MethodFilter::#method), quote!(&[])),
         };
         quote! { __weft::Route { methods: #methods, pattern: #pattern, name: #name, nested: #nested } }
     })
@@ -204,7 +204,7 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
     let nested = attrs.iter().map(nested_pattern);
     quote! {
         #[allow(unused_variables, clippy::all)]
-        fn blocking_of(verb: __weft::Verbs, path: &[u8]) -> __weft::Blocking {
+        fn blocking_of(verb: __weft::MethodFilter, path: &[u8]) -> __weft::Blocking {
             const SEED: u64 = #seed;
             match search(verb, path) {
                 #(#blocking)*
@@ -217,8 +217,8 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
         }
 
         #[allow(unused_variables, clippy::all)]
-        fn reads_ahead(verb: __weft::Verbs, path: &[u8]) -> ::core::option::Option<bool> {
-            match search(verb, path) {
+        fn reads_ahead(method: __weft::MethodFilter, path: &[u8]) -> ::core::option::Option<bool> {
+            match search(method, path) {
                 #(#buffering)*
                 ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),
                 ::core::result::Result::Err(_) => ::core::option::Option::None,
@@ -227,10 +227,10 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
 
         #[allow(unused_variables, clippy::all)]
         fn pattern(
-            verb: __weft::Verbs,
+            method: __weft::MethodFilter,
             path: &[u8],
         ) -> ::core::option::Option<::std::borrow::Cow<'static, str>> {
-            match search(verb, path) {
+            match search(method, path) {
                 #(#nested)*
                 ::core::result::Result::Ok((number, _)) => {
                     ::core::option::Option::Some(__weft::path_pattern(<Self as __weft::Routes>::ROUTES, number))
@@ -362,7 +362,7 @@ fn method(variant: &Variant<'_>) -> TokenStream {
     let verb: Ident = format_ident!("{}", variant.attrs[0].verb);
     match variant.attrs[0].verb {
         "ANY" => quote! { Self::#ident { .. } => __weft::Method::GET, },
-        _ => quote! { Self::#ident { .. } => __weft::Method::#verb, },
+        _ => quote! { Self::#ident { .. } => __weft::Method::#method, },
     }
 }
 

@@ -7,7 +7,7 @@ use syn::{
 
 use crate::pattern::Pattern;
 
-/// Route attributes and the constants of `Verbs` for them.
+/// Route attributes and the constants of `MethodFilter` for them.
 const VERBS: [(&str, &str); 9] = [
     ("get", "GET"),
     ("post", "POST"),
@@ -31,7 +31,7 @@ pub(crate) struct Variant<'i> {
 
 /// A route attribute.
 pub(crate) struct RouteAttr {
-    /// A constant of `Verbs`, or `ANY` for a nest.
+    /// A constant of `MethodFilter`, or `ANY` for a nest.
     pub(crate) verb: &'static str,
     pub(crate) pattern: Pattern,
 }

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hundred::Hundred;
-use weftwork::Verbs;
+use weftwork::MethodFilter;
 use weftwork::prelude::*;
 
 const ROUNDS: usize = 7;
@@ -42,9 +42,9 @@ fn main() {
     let mut sums = [0.0; 3];
     for path in PATHS {
         let found = [
-            best(|| Hundred::blocking_of(Verbs::GET, black_box(path.as_bytes()))),
+            best(|| Hundred::blocking_of(MethodFilter::GET, black_box(path.as_bytes()))),
             best(|| tree.at(black_box(path))),
-            best(|| Hundred::parse(Verbs::GET, black_box(path.as_bytes()), "")),
+            best(|| Hundred::parse(MethodFilter::GET, black_box(path.as_bytes()), "")),
         ];
         println!("{:8.1} {:8.1} {:8.1}   {path}", found[0], found[1], found[2]);
         for (sum, ns) in sums.iter_mut().zip(found) {

@@ -44,7 +44,7 @@ pub(crate) use wait::{Readiness, Wait};
 
 use self::open::Open;
 use self::rest::{Kept, Rest};
-use crate::message::Asked;
+use crate::message::RequestLine;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{Pace, Timeout};
@@ -295,13 +295,13 @@ impl Conn {
     }
 
     /// What the request that waits for the handler asks for.
-    pub(crate) fn asked(&self) -> Asked<'_> {
+    pub(crate) fn request_line(&self) -> RequestLine<'_> {
         static NONE: Method = Method::GET;
         match self.buffers.as_deref() {
             // Its head is gone: an idle connection holds no buffer.
-            Some(_) if self.phase == Phase::Later => Asked::new(&NONE, b""),
-            Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
-            None => Asked::new(&NONE, b""),
+            Some(_) if self.phase == Phase::Later => RequestLine::new(&NONE, b""),
+            Some(buffers) => RequestLine::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
+            None => RequestLine::new(&NONE, b""),
         }
     }
 
@@ -348,7 +348,8 @@ impl Conn {
                 // A client that waits for 100 Continue sends nothing before the handler asks for it.
                 let ahead = has_use && !self.http.wants_continue();
                 let is_absolute = buffers.head.is_absolute();
-                self.phase = if ahead && cx.reads_ahead(&self.asked()) { Phase::Body } else { Phase::Ready };
+                self.phase =
+                    if ahead && cx.reads_ahead(&self.request_line()) { Phase::Body } else { Phase::Ready };
                 if is_absolute {
                     self.refuse_if_misdirected(cx);
                 }

@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The party that must act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
+pub enum ErrorClass {
     /// The client. It gets this status.
     Peer(StatusCode),
     /// The developer who configured or called the library.
@@ -66,7 +66,7 @@ pub enum Blame {
 /// }
 /// ```
 pub struct Error {
-    blame: Blame,
+    class: ErrorClass,
     message: Box<str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
     /// Response to send for this error. The mutex is never locked. It is there because errors are `Sync`, and a
@@ -77,12 +77,12 @@ pub struct Error {
 impl Error {
     /// Blames the client. The client gets a [`Problem`] with `status`, and `message` as its detail.
     pub fn peer(status: StatusCode, message: impl Into<String>) -> Error {
-        Error::new(Blame::Peer(status), message, None)
+        Error::new(ErrorClass::Peer(status), message, None)
     }
 
     /// Blames the server. The client gets 500 and no details, and the log gets `message`.
     pub fn ours(message: impl Into<String>) -> Error {
-        Error::new(Blame::Ours, message, None)
+        Error::new(ErrorClass::Ours, message, None)
     }
 
     /// Sends this response unchanged, whatever its status. The handler decided so, and nothing is logged.
@@ -117,7 +117,7 @@ impl Error {
         let response = answer.into_response();
         let status = response.status();
         let answer = Some(Box::new(Mutex::new(response)));
-        Error { answer, ..Error::new(Blame::Peer(status), format!("answered with {status}"), None) }
+        Error { answer, ..Error::new(ErrorClass::Client(status), format!("answered with {status}"), None) }
     }
 
     /// Converts an error that `?` does not convert, because its type does not implement [`std::error::Error`]:
@@ -136,26 +136,26 @@ impl Error {
         let boxed = error.into();
         if let Some(body) = beneath::<BodyError>(&*boxed) {
             let problem = body.problem().map(|problem| Box::new(problem) as _);
-            return Error::new(body.blame(), body.to_string(), problem);
+            return Error::new(body.class(), body.to_string(), problem);
         }
-        Error::new(blame_for(&*boxed), boxed.to_string(), Some(boxed))
+        Error::new(class_of(&*boxed), boxed.to_string(), Some(boxed))
     }
 
     fn new(
-        blame: Blame,
+        class: ErrorClass,
         message: impl Into<String>,
         source: Option<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
-        Error { blame, message: message.into().into(), source, answer: None }
+        Error { class, message: message.into().into(), source, answer: None }
     }
 
     /// Returns the status of an `Error` made of this error.
     pub(crate) fn status_of(error: &(dyn StdError + 'static)) -> StatusCode {
-        blame_for(error).status()
+        class_of(error).status()
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
-        Error::new(Blame::User, message, None)
+        Error::new(ErrorClass::Usage, message, None)
     }
 
     pub(crate) fn knob(name: &str, value: &str, wanted: &str) -> Error {
@@ -173,21 +173,21 @@ impl Error {
     }
 
     pub(crate) fn http(what: String, source: http::Error) -> Error {
-        Error::new(Blame::Ours, what, Some(Box::new(source)))
+        Error::new(ErrorClass::Internal, what, Some(Box::new(source)))
     }
 
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
-        Error::new(Blame::User, doing, Some(Box::new(source)))
+        Error::new(ErrorClass::Usage, doing, Some(Box::new(source)))
     }
 
     /// Returns who must act.
-    pub fn blame(&self) -> Blame {
+    pub fn blame(&self) -> ErrorClass {
         self.blame
     }
 
     /// Returns the status of the response if a handler returns this error.
     pub fn status(&self) -> StatusCode {
-        self.blame.status()
+        self.class.status()
     }
 
     /// Returns the message, without its cause.
@@ -213,7 +213,7 @@ impl Error {
 
     /// Returns the problem to send to a client that is to blame, unless a response is to be sent.
     fn problem_of_peer(&self) -> Option<Problem> {
-        let Blame::Peer(status) = self.blame else { return None };
+        let ErrorClass::Peer(status) = self.blame else { return None };
         if self.answer.is_some() {
             return None;
         }
@@ -240,19 +240,19 @@ impl From<Response> for Error {
     }
 }
 
-impl Blame {
+impl ErrorClass {
     fn status(self) -> StatusCode {
         match self {
-            Blame::Peer(status) => status,
-            Blame::User | Blame::Ours => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorClass::Client(status) => status,
+            ErrorClass::Usage | ErrorClass::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
 /// Returns the blame. A [`Problem`] and a [`BodyError`] know theirs.
-fn blame_for(error: &(dyn StdError + 'static)) -> Blame {
-    let of_problem = || beneath(error).map(|problem: &Problem| Blame::Peer(problem.status()));
-    beneath(error).map(BodyError::blame).or_else(of_problem).unwrap_or(Blame::Ours)
+fn blame_for(error: &(dyn StdError + 'static)) -> ErrorClass {
+    let of_problem = || beneath(error).map(|problem: &Problem| ErrorClass::Peer(problem.status()));
+    beneath(error).map(BodyError::blame).or_else(of_problem).unwrap_or(ErrorClass::Ours)
 }
 
 fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
@@ -334,7 +334,7 @@ impl fmt::Debug for BoxedError {
 impl From<Error> for Box<dyn StdError + Send + Sync> {
     fn from(error: Error) -> Self {
         let text = error.to_string();
-        match error.problem_of_peer() {
+        match error.client_problem() {
             Some(problem) => Box::new(BoxedError { text, problem }),
             None => text.into(),
         }
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_box_keeps_the_status_and_the_problem() {
         let makers: [(fn() -> Error, u16); 5] = [
-            (|| Error::peer(StatusCode::NOT_FOUND, "no such item"), 404),
+            (|| Error::client(StatusCode::NOT_FOUND, "no such item"), 404),
             (|| Problem::new(StatusCode::CONFLICT).detail("taken").with("field", "name").into(), 409),
             (|| io::Error::other(Problem::new(StatusCode::BAD_GATEWAY)).into(), 502),
             (|| BodyError::Timeout.into(), 408),
@@ -412,8 +412,8 @@ mod tests {
     #[test]
     fn a_box_makes_no_client_guilty() {
         let response = || Error::response(StatusCode::FORBIDDEN);
-        for make in [|| Error::ours("secret"), || Error::usage("secret"), response] {
-            assert_eq!(Error::boxed(make()).blame(), Blame::Ours);
+        for make in [|| Error::internal("secret"), || Error::usage("secret"), response] {
+            assert_eq!(Error::boxed(make()).class(), ErrorClass::Internal);
         }
     }
 }

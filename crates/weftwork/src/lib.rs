@@ -60,7 +60,7 @@ pub use app::cookies;
 #[cfg(feature = "multipart")]
 pub use app::multipart;
 pub use app::{
-    Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, Proxy, With, embedded, file, files,
+    Event, EventHub, EventWriter, Files, HandlerExt, Layered, Middleware, Next, Proxy, embedded, file, files,
     middleware, sse,
 };
 #[cfg(feature = "websocket")]
@@ -69,21 +69,21 @@ pub use app::{
     WebSockets, websocket,
 };
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
-pub use error::{Blame, Error, Result};
+pub use error::{Error, ErrorClass, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Asked, Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler,
-    IntoResponse, Overflow, Problem, Receive, Request, Response, ResponseSender, StreamFilter, TooLate,
-    Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
+    Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
+    OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender, StreamFilter,
+    UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
-pub use server::{Address, Running, Server, View};
+pub use server::{Address, Running, Server, ServerStatus};
 pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
-pub use shutdown::{Abandoned, Report, Signals};
+pub use shutdown::{LeakReport, ShutdownReport, Signals};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
 pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
-pub use transport::counters::Counts;
+pub use transport::counters::ServerStats;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]
@@ -92,7 +92,9 @@ pub use app::extract::{Extract, IntoHandler, State, handler};
 pub use app::router::{PatternFault, RouteError, Router};
 #[doc(hidden)]
 pub use app::routes::derived;
-pub use app::routes::{Dispatch, Listed, Malformed, Miss, Route, Routes, Verbs, routes};
+pub use app::routes::{
+    InvalidParam, MatchError, MethodFilter, Route, RouteList, Routes, RoutesHandler, routes,
+};
 #[cfg(feature = "macros")]
 pub use weftwork_macros::Routes;
 

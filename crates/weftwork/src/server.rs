@@ -1,7 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod last_words;
-mod view;
+mod status;
 
 use std::fmt;
 use std::io;
@@ -16,15 +16,15 @@ use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::shutdown::{Abandoned, Report, Signals};
+use crate::shutdown::{LeakReport, ShutdownReport, Signals};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counts;
+use crate::transport::counters::ServerStats;
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
 use last_words::LastWords;
-pub use view::View;
-use view::{Plan, Slot};
+pub use status::ServerStatus;
+use status::{Plan, Slot};
 
 /// Interval at which a draining server checks for open connections.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -162,13 +162,13 @@ impl Server {
     /// use weftwork::prelude::*;
     ///
     /// let server = Server::bind("127.0.0.1:0")?;
-    /// let view = server.view();
-    /// let running = server.start(move |_: &mut Request| format!("{} requests\n", view.counts().requests))?;
+    /// let status = server.status();
+    /// let running = server.start(move |_: &mut Request| format!("{} requests\n", status.stats().requests))?;
     /// # weftwork::Result::<()>::Ok(())
     /// ```
-    pub fn view(&self) -> View {
+    pub fn status(&self) -> ServerStatus {
         let plan = Plan { engine: self.engine, addresses: self.addresses(), settings: self.settings.clone() };
-        View::new(plan, &self.started)
+        ServerStatus::new(plan, &self.started)
     }
 
     /// Starts the server and returns at once. The log names the addresses, at level info.
@@ -176,8 +176,8 @@ impl Server {
     /// # Errors
     /// A setting is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
-        let view = self.view();
-        let engine = view.engine();
+        let status = self.status();
+        let engine = status.engine();
         let Server { mut listeners, mut settings, .. } = self;
         handler.check()?;
         check_states(&handler)?;
@@ -209,11 +209,11 @@ impl Server {
             cx.enter(Stage::Closing);
             refused(error)
         })?;
-        for address in view.addresses() {
+        for address in status.addresses() {
             log::info!("listening at {address}, engine {engine}");
         }
-        view.started(&cx, &room);
-        Ok(Running { cx, room, view, watchdog, stopped: false })
+        status.started(&cx, &room);
+        Ok(Running { cx, room, status, watchdog, stopped: false })
     }
 
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
@@ -238,7 +238,7 @@ impl Server {
 pub struct Running {
     cx: Arc<Context>,
     room: Arc<dyn EngineHandle>,
-    view: View,
+    status: ServerStatus,
     watchdog: Option<JoinHandle<()>>,
     stopped: bool,
 }
@@ -254,12 +254,12 @@ impl Running {
 
     /// Returns all addresses, with their real ports.
     pub fn addresses(&self) -> &[Address] {
-        self.view.addresses()
+        self.status.addresses()
     }
 
     /// Returns the engine.
     pub fn engine(&self) -> Engine {
-        self.view.engine()
+        self.status.engine()
     }
 
     /// Returns the current settings. `connections_max` and `accepted_max` have their computed values.
@@ -268,8 +268,8 @@ impl Running {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> Counts {
-        self.cx.counts()
+    pub fn counts(&self) -> ServerStats {
+        self.cx.stats()
     }
 
     /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
@@ -326,17 +326,22 @@ impl Running {
     /// # Errors
     /// Something was left behind. The error names each counter that is not 0: open connections, threads that did not
     /// end, and the engine's own counters.
-    pub fn abandon(mut self) -> Result<(), Abandoned> {
+    pub fn abandon(mut self) -> Result<(), LeakReport> {
         self.stopped = true;
         self.cx.enter(Stage::Closing);
         self.room.wake();
         let stuck = self.join();
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
         counters.extend(self.room.leaks());
-        Abandoned::unless_all_zero(counters)
+        LeakReport::unless_all_zero(counters)
     }
 
-    fn stop(&mut self, delay: Duration, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
+    fn stop(
+        &mut self,
+        delay: Duration,
+        deadline: Duration,
+        mut hurry: impl FnMut() -> bool,
+    ) -> ShutdownReport {
         self.stopped = true;
         self.cx.announce_stop();
         let told = Instant::now();
@@ -365,7 +370,7 @@ impl Running {
         self.cx.enter(Stage::Closing);
         self.room.wake();
         let stuck = self.join();
-        Report { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
+        ShutdownReport { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
     }
 
     /// Waits for all threads, and returns the number of threads left in handlers or in `weftwork::blocking`.

@@ -89,7 +89,7 @@ macro_rules! settings {
             fn assign(&mut self, index: usize, text: &str) -> Result<(), Error> {
                 let name = Settings::NAMES[index];
                 $( if name == stringify!($name) {
-                    self.$name = Unit::parse(text).map_err(|why| Error::knob(name, text, why))?;
+                    self.$name = Unit::parse(text).map_err(|why| Error::setting(name, text, why))?;
                 } )+
                 Ok(())
             }

@@ -27,9 +27,9 @@ pub struct Report {
     pub took: Duration,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { drained, cut, stuck, took } = self;
+        let ShutdownReport { drained, cut, stuck, took } = self;
         write!(f, "stopped in {took:.1?}: {drained} connections drained, {cut} cut")?;
         match *stuck {
             0 => Ok(()),
@@ -41,15 +41,15 @@ impl fmt::Display for Report {
 
 /// Counters that were not 0 after a server was abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abandoned {
-    wrong: Vec<(&'static str, usize)>,
+pub struct LeakReport {
+    leaks: Vec<(&'static str, usize)>,
 }
 
-impl Abandoned {
+impl LeakReport {
     /// Returns an error if any of these counters is not 0.
-    pub(crate) fn unless_all_zero(counters: Vec<(&'static str, usize)>) -> Result<(), Abandoned> {
+    pub(crate) fn unless_all_zero(counters: Vec<(&'static str, usize)>) -> Result<(), LeakReport> {
         let wrong: Vec<_> = counters.into_iter().filter(|(_, count)| *count > 0).collect();
-        if wrong.is_empty() { Ok(()) } else { Err(Abandoned { wrong }) }
+        if wrong.is_empty() { Ok(()) } else { Err(LeakReport { wrong }) }
     }
 
     /// Returns each counter that is not 0: what it counts, and its value.
@@ -58,10 +58,10 @@ impl Abandoned {
     }
 }
 
-impl fmt::Display for Abandoned {
+impl fmt::Display for LeakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the server was abandoned and left behind")?;
-        for (index, (what, count)) in self.wrong.iter().enumerate() {
+        for (index, (what, count)) in self.leaks.iter().enumerate() {
             let joint = if index == 0 { ": " } else { ", " };
             write!(f, "{joint}{count} {what}")?;
         }
@@ -69,7 +69,7 @@ impl fmt::Display for Abandoned {
     }
 }
 
-impl std::error::Error for Abandoned {}
+impl std::error::Error for LeakReport {}
 
 /// Redirects SIGTERM and SIGINT to the server while this value lives. After the last one is dropped, the signals end
 /// the process again, even if the process handled them in another way before.
@@ -162,7 +162,7 @@ struct Takers {
     is_set_up: bool,
 }
 
-/// Counts one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
+/// ServerStats one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
 /// ignore the signals.
 #[derive(Debug)]
 struct Taken;

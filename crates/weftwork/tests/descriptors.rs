@@ -75,7 +75,7 @@ fn leave_a_feed(engine: Engine) {
             assert_eq!(client.answer_head().status, 200);
         }
         drop(clients);
-        eventually("all have gone", || server.counts().connections == 0);
+        eventually("all have gone", || server.stats().connections == 0);
     };
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     come_and_go(20);
@@ -120,7 +120,7 @@ fn use_up(engine: Engine) {
     let mut new = site.client();
     new.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n");
     new.send(vec![b'x'; 50_000]);
-    eventually("accept fails", || site.running.counts().accept_errors > 0);
+    eventually("accept fails", || site.running.stats().accept_errors > 0);
     old.get("/").is(200, "hello");
 
     // No descriptor becomes free: no client is left without an answer.
@@ -130,7 +130,7 @@ fn use_up(engine: Engine) {
     is_logged(&["gets 503", "RLIMIT_NOFILE", "connections_max is 10000"]);
     new.sees_end();
     // If the server had not read the bytes, its close would be a reset, which could discard the answer.
-    eventually("the server has closed", || site.running.counts().connections == 1);
+    eventually("the server has closed", || site.running.stats().connections == 1);
     new.try_send("more").expect("there was no reset");
     drop(new);
     // If several threads accept, one may get the descriptor that another has released.
@@ -141,7 +141,7 @@ fn use_up(engine: Engine) {
     });
     let (refused, served): (Vec<u16>, Vec<u16>) = statuses.partition(|status| *status == 503);
     assert!(served.iter().all(|status| *status == 200), "{served:?}");
-    assert!(site.running.counts().shed > refused.len() as u64);
+    assert!(site.running.stats().shed > refused.len() as u64);
     old.get("/").is(200, "hello");
     assert_eq!(site.calls(), 3 + served.len());
 

@@ -64,7 +64,7 @@ fn downloads_on(engine: Engine) {
     // The adaptive engine starts some threads when it sees calls that block, for the maximum number of clients.
     let most = threads + server.settings().standby_kept;
     assert!(server.threads() <= most, "{engine}: {} threads, {threads} before", server.threads());
-    assert!(server.counts().connections >= CLIENTS, "{engine}: all of them are still there");
+    assert!(server.stats().connections >= CLIENTS, "{engine}: all of them are still there");
 }
 
 /// Returns a client that has requested the large file, and reads little at once.

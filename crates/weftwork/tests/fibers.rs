@@ -18,7 +18,7 @@ use std::time::Duration;
 use support::{Client, TIMEOUT, eventually, is_logged, keep_log, noise};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{
-    Asked, BodyWriter, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings,
+    BodyWriter, ByteCount, Engine, Handler, Request, RequestLine, Response, Result, Running, Server, Settings,
 };
 
 /// More than any pair of sockets buffers.
@@ -207,7 +207,7 @@ fn a_handler_whose_client_does_not_read_holds_nobody_up() {
 fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
     let (running, _) = start_with(|settings| settings.write_timeout(HOUR));
     let unread = ask(&running, "/last-words");
-    eventually("it has panicked", || running.counts().panics == 1);
+    eventually("it has panicked", || running.stats().panics == 1);
     Client::connect(&running).get("/").is(200, "hello");
     drop(unread);
 }
@@ -259,7 +259,7 @@ fn the_deadlines_of_a_client_hold_while_a_fiber_waits_for_it() {
     let unread = ask(&running, "/download");
     eventually("the fiber gives up", || shared.gone() == 3);
     drop((slow, unread));
-    eventually("every connection ends", || running.counts().connections == 0);
+    eventually("every connection ends", || running.stats().connections == 0);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn what_comes_while_the_handler_waits_is_not_missed() {
     shared.open();
     client.answer().is(200, "waited");
     client.answer().is(200, "hello");
-    eventually("every connection ends", || running.counts().connections == 0);
+    eventually("every connection ends", || running.stats().connections == 0);
 }
 
 /// Waits in the method that is called for each request, which runs on the loop's fiber: `/wait` ends in the
@@ -286,7 +286,7 @@ impl Handler for WaitsAhead {
         self.0.answer(req).unwrap_or_else(|_| Response::new(StatusCode::BAD_REQUEST))
     }
 
-    fn reads_ahead(&self, _: &Asked<'_>) -> bool {
+    fn reads_ahead(&self, _: &RequestLine<'_>) -> bool {
         self.0.open();
         while self.0.gone() == 0 {
             weftwork::sleep(Duration::from_millis(1));
@@ -323,7 +323,7 @@ fn a_panic_after_a_wait_costs_one_request() {
         let mut client = ask(&running, path);
         let answer = client.answer();
         assert!(answer.status == 500 && answer.closes(), "{answer:?}");
-        assert_eq!(running.counts().panics, panics);
+        assert_eq!(running.stats().panics, panics);
     }
     let mut client = Client::connect(&running);
     client.get("/caught").is(200, "as asked");
@@ -358,7 +358,7 @@ fn blocking_work_keeps_to_the_limits_of_its_server() {
         );
         is_logged(&["no thread for a blocking call (threads_max is 4, queue_max is 10) at GET /blocking"]);
         assert_eq!(answer.field("retry-after"), Some("1"));
-        assert_eq!((running.counts().shed, running.counts().panics), (count, 0));
+        assert_eq!((running.stats().shed, running.stats().panics), (count, 0));
     }
     assert_eq!(running.threads(), 4);
     Client::connect(&running).get("/").is(200, "hello");
@@ -387,7 +387,7 @@ fn a_server_that_drains_lets_fibers_finish() {
 #[test]
 fn the_end_of_a_server_runs_the_destructors_of_every_handler() {
     let (running, shared) = start();
-    let view = running.view();
+    let status = running.status();
     let paths = ["/hour", "/wait", "/blocking", "/download"];
     let clients: Vec<_> = paths.iter().map(|path| ask(&running, path)).collect();
     let mut upload = Client::connect(&running);
@@ -400,7 +400,7 @@ fn the_end_of_a_server_runs_the_destructors_of_every_handler() {
     assert_eq!((report.cut, report.stuck), (5, 1));
     // The download counts twice: its handler and its stream.
     assert_eq!(shared.gone(), 6);
-    assert_eq!((view.counts().panics, view.counts().connections), (0, 0));
+    assert_eq!((status.stats().panics, status.stats().connections), (0, 0));
     shared.open();
     drop((clients, upload));
 }

@@ -28,7 +28,7 @@ fn at_the_door() {
     served.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     site.client().ends();
     drop(served);
-    eventually("all have left", || site.running.counts().connections == 0);
+    eventually("all have left", || site.running.stats().connections == 0);
     // A thread that has served a connection also accepts. Not all engines here have such a thread.
     let mut clients: Vec<Client> = (0..5).map(|_| site.client()).collect();
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));

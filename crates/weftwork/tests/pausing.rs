@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::{Client, ENGINES, eventually};
 use weftwork::http::Method;
-use weftwork::{Asked, Blocking, Handler, Request, Response, Server};
+use weftwork::{Blocking, Handler, Request, RequestLine, Response, Server};
 
 /// Declares that it never blocks, so that only its own calls can hand the loop over.
 struct Pauses(Arc<support::SiteState>);
@@ -33,7 +33,7 @@ impl Handler for Pauses {
         }
     }
 
-    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
         Blocking::Never
     }
 }
@@ -53,7 +53,7 @@ fn it_means_the_same_in_every_engine() {
         assert!(begun.elapsed() >= Duration::from_millis(20), "{engine}");
         assert_eq!(client.get("/panic").status, 500, "{engine}");
         client.ends();
-        eventually("the panic is counted", || running.counts().panics == 1);
+        eventually("the panic is counted", || running.stats().panics == 1);
         Client::connect(&running).get("/blocking").is(200, "done");
     }
 }
@@ -68,12 +68,12 @@ fn the_adaptive_loop_is_handed_over_before_the_wait() {
         let mut blocked = Client::connect(&running);
         blocked.send("GET /blocking HTTP/1.1\r\nHost: a\r\n\r\n");
         inside.gate.wait_for(1);
-        let counts = running.counts();
-        assert_eq!(counts.handed_eagerly + counts.taken_lazily, 1);
+        let counts = running.stats();
+        assert_eq!(counts.loops_handed_off + counts.loops_retaken, 1);
         Client::connect(&running).get("/").is(200, "quick");
         inside.gate.open();
         blocked.answer().is(200, "done");
-        counts.handed_eagerly == 1
+        counts.loops_handed_off == 1
     };
     eventually("it is handed over by who blocks", is_handed_over);
 }

@@ -129,7 +129,7 @@ fn who_sends_all_the_time_keeps_no_thread_from_others() {
         for client in [site.client(), site.client()] {
             scope.spawn(|| send(client));
         }
-        eventually("they have come", || site.running.counts().connections == 2);
+        eventually("they have come", || site.running.stats().connections == 2);
         let begun = Instant::now();
         let answers = [(); 5].map(|()| site.client().get("/"));
         is_over.store(true, Ordering::Relaxed);
@@ -148,7 +148,7 @@ fn who_finds_neither_a_thread_nor_a_place_in_the_queue_gets_503() {
     blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
     site.inside.gate.wait_for(2);
     members.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
-    eventually("two of them are refused", || site.running.counts().shed == 2);
+    eventually("two of them are refused", || site.running.stats().shed == 2);
     site.inside.gate.open();
     let mut statuses: Vec<_> = members.iter_mut().map(|client| client.answer().status).collect();
     statuses.sort_unstable();
@@ -184,11 +184,11 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
     assert!(answer.field("retry-after").is_some(), "{answer:?}");
     is_logged(&[&name, "gets 503", "accepted_max is 2"]);
     outside.ends();
-    assert_eq!(site.running.counts().shed, 1);
+    assert_eq!(site.running.stats().shed, 1);
     site.inside.gate.open();
     inside.iter_mut().for_each(|client| client.answer().is(200, "passed"));
     drop(inside);
-    eventually("there is room again", || site.running.counts().connections == 0);
+    eventually("there is room again", || site.running.stats().connections == 0);
     site.is_well();
 }
 
@@ -275,7 +275,7 @@ fn dead_threads_are_replaced(engine: Engine) {
     client.get("/").is(200, "");
     drop(client);
     eventually("the dead are counted out", || running.threads() <= 2);
-    eventually("their connections too", || running.counts().connections == 0);
+    eventually("their connections too", || running.stats().connections == 0);
     assert_eq!(running.abandon(), Ok(()));
 }
 
@@ -299,7 +299,7 @@ fn no_listener_is_forgotten_with_a_thread_that_dies_at_the_door() {
     inside.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     site.client().ends();
     drop(inside);
-    let is_empty = || site.running.counts().connections == 0;
+    let is_empty = || site.running.stats().connections == 0;
     eventually("there is room again", is_empty);
     let begun = Instant::now();
     for _ in 0..20 {
@@ -383,9 +383,9 @@ fn responses_that_are_brought_are_not_turned_away() {
         sender.send("news").unwrap();
         clients.push(client);
     }
-    eventually("all are in the queue", || server.counts().queued >= 8);
+    eventually("all are in the queue", || server.stats().queued >= 8);
     gate.open();
     clients.iter_mut().for_each(|client| client.answer().is(200, "news"));
     blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
-    assert_eq!(server.counts().shed, 0);
+    assert_eq!(server.stats().shed, 0);
 }

@@ -54,7 +54,7 @@ fn without_memory_it_is_said_what_there_is_too_little_of() {
 
     let mut held = Client::connect(&running);
     held.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
-    eventually("it has its stack", || running.counts().requests == 3);
+    eventually("it has its stack", || running.stats().requests == 3);
     let refusal = with_memory(STACK_BYTES / 2, || {
         other.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
         other.answer()

@@ -70,7 +70,7 @@ fn at_the_most_threads_connections_wait() {
     waiting.iter_mut().for_each(|client| {
         client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     });
-    eventually("one is queued", || site.running.counts().queued >= 1);
+    eventually("one is queued", || site.running.stats().queued >= 1);
     assert_eq!((site.calls(), site.running.threads()), (2, 2));
     site.inside.gate.open();
     blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
@@ -94,7 +94,7 @@ fn a_request_that_has_waited_too_long_is_not_started() {
     let (site, blocked) = in_handlers(time);
     let mut late = site.client();
     late.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    eventually("it is queued", || site.running.counts().queued == 1);
+    eventually("it is queued", || site.running.stats().queued == 1);
     std::thread::sleep(time);
     site.inside.gate.open();
     drop(blocked);
@@ -110,7 +110,7 @@ fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
     let (site, blocked) = in_handlers(time);
     let (mut silent, mut slow) = (site.client(), site.client());
     slow.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf");
-    eventually("they are queued", || site.running.counts().queued == 2);
+    eventually("they are queued", || site.running.stats().queued == 2);
     site.inside.gate.open();
     drop(blocked);
     std::thread::sleep(time * 2);
@@ -226,7 +226,7 @@ fn who_waits_gets_the_place_of_a_thread_that_died() {
     let both = [ask("HEAD", "/mine"), ask("HEAD", "/mine")];
     gate.wait_for(2);
     let mut waiting = ask("GET", "/");
-    eventually("it is queued", || running.counts().queued == 1);
+    eventually("it is queued", || running.stats().queued == 1);
     gate.open();
     waiting.answer().is(200, "");
     both.into_iter().for_each(|client| drop(client.rest()));
@@ -244,11 +244,11 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     let mut blocked = [ask("/gate"), ask("/gate")];
     site.inside.gate.wait_for(2);
     let left = ask("/");
-    eventually("it is queued", || site.running.counts().queued == 1);
+    eventually("it is queued", || site.running.stats().queued == 1);
     left.reset();
     site.inside.gate.open();
     blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
-    eventually("it is given up", || site.running.counts().abandoned == 1);
+    eventually("it is given up", || site.running.stats().queue_abandoned == 1);
     assert_eq!(site.calls(), 2);
     ask("/").answer().is(200, "hello");
 }

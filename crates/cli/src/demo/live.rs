@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use weftwork::http::{StatusCode, header};
 use weftwork::{
-    Error, Event, EventHub, Files, Handler, IntoResponse, Overflow, Request, Response, Result, WebSocket,
-    embedded, websocket,
+    Error, Event, EventHub, Files, Handler, IntoResponse, OverflowStrategy, Request, Response, Result,
+    WebSocket, embedded, websocket,
 };
 
 /// Interval of the clock.
@@ -34,7 +34,7 @@ impl Live {
         // A slow client gets the current time, and not the times that it has missed.
         let limits = weftwork::FeedLimits {
             messages_max: 2,
-            overflow: Overflow::DropOldest,
+            overflow: OverflowStrategy::DropOldest,
             ..weftwork::FeedLimits::default()
         };
         let clock = EventHub::with_limits(limits);
@@ -119,7 +119,7 @@ fn count(req: &mut Request<'_>) -> Result<Received> {
         received.files.push(FileReceived { name, bytes });
     }
     if received.files.is_empty() {
-        return Err(Error::peer(StatusCode::BAD_REQUEST, "the form has no parts"));
+        return Err(Error::client(StatusCode::BAD_REQUEST, "the form has no parts"));
     }
     Ok(received)
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use weftwork::http::Method;
-use weftwork::{Response, Routes, View, escaped};
+use weftwork::{Response, Routes, ServerStatus, escaped};
 
 use super::ROUTES;
 
@@ -17,11 +17,11 @@ const LIVE: &str = include_str!("live.html");
 pub(super) fn page(view: &View) -> Response {
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String does not fail.
-    let _ = write_page(&mut html, view);
+    let _ = write_page(&mut html, status);
     Response::html(html)
 }
 
-fn write_page(out: &mut String, view: &View) -> fmt::Result {
+fn write_page(out: &mut String, status: &ServerStatus) -> fmt::Result {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -29,16 +29,16 @@ fn write_page(out: &mut String, view: &View) -> fmt::Result {
          <style>\n{STYLE}</style>\n<main>\n<header><h1>Weftwork</h1>\
          <p>An HTTP server for plain blocking handlers. A blocking handler made this page.</header>\n"
     )?;
-    write_now(out, view)?;
+    write_now(out, status)?;
     write_routes(out)?;
     out.push_str(LIVE);
-    write_limits(out, view)?;
+    write_limits(out, status)?;
     writeln!(out, "</main>\n<script>\n{SCRIPT}</script>\n</html>")
 }
 
-fn write_now(out: &mut String, view: &View) -> fmt::Result {
-    let engine = view.engine();
-    let counts = view.counts();
+fn write_now(out: &mut String, status: &ServerStatus) -> fmt::Result {
+    let engine = status.engine();
+    let counts = status.stats();
     let facts: [(&str, &dyn Display); 15] = [
         ("version", &env!("CARGO_PKG_VERSION")),
         ("engine", &engine),
@@ -47,8 +47,8 @@ fn write_now(out: &mut String, view: &View) -> fmt::Result {
         ("open connections", &counts.connections),
         ("accepted connections", &counts.accepted),
         ("requests", &counts.requests),
-        ("loops handed off while a handler blocked", &counts.taken_lazily),
-        ("loops handed off before a handler ran", &counts.handed_eagerly),
+        ("loops handed off while a handler blocked", &counts.loops_retaken),
+        ("loops handed off before a handler ran", &counts.loops_handed_off),
         ("requests that waited for a thread", &counts.queued),
         ("requests rejected (503)", &counts.shed),
         ("malformed requests", &counts.faults),
@@ -84,12 +84,12 @@ fn write_routes(out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_limits(out: &mut String, view: &View) -> fmt::Result {
+fn write_limits(out: &mut String, status: &ServerStatus) -> fmt::Result {
     out.push_str(
         "<section><h2>Limits</h2>\n<p>Each limit has a flag (<code>--head-bytes-max 64KiB</code>), a variable \
          (<code>WEFT_HEAD_BYTES_MAX</code>) and a method of <code>Settings</code>.\n<table>\n",
     );
-    for setting in view.settings().list() {
+    for setting in status.settings().list() {
         let (name, source) = (setting.name, setting.source);
         let (value, about) = (escaped(&setting.value), escaped(setting.about));
         writeln!(out, "<tr><td><code>{name}</code><td class=\"value\">{value}<td>{source}<td>{about}")?;

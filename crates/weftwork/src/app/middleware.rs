@@ -52,7 +52,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::router::whole_pattern;
 use crate::error::Result;
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Request, Response};
+use crate::message::{Blocking, Handler, IntoResponse, Need, Problem, Request, RequestLine, Response};
 
 /// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is a middleware if `R` is an [`IntoResponse`].
 ///
@@ -133,8 +133,8 @@ impl<'h> Next<'h> {
     /// # assert_eq!(client.get("/user").send().text(), "");
     /// ```
     pub fn pattern(&self, req: &Request<'_>) -> Option<String> {
-        let asked = Asked::new(req.method(), req.path().as_bytes());
-        let pattern = self.handler.pattern(&asked)?;
+        let line = RequestLine::new(req.method(), req.path().as_bytes());
+        let pattern = self.handler.pattern(&line)?;
         match (req.mounted_at(), &*pattern) {
             ("", "") => None,
             (prefix, inner) => Some(whole_pattern(prefix, inner)),
@@ -143,7 +143,7 @@ impl<'h> Next<'h> {
 
     /// Returns whether a route matches a request for the same path with this method.
     pub(in crate::app) fn takes(&self, method: &Method, req: &Request<'_>) -> bool {
-        self.handler.pattern(&Asked::new(method, req.path().as_bytes())).is_some()
+        self.handler.pattern(&RequestLine::new(method, req.path().as_bytes())).is_some()
     }
 
     /// Runs the rest of the chain and returns its response.
@@ -172,8 +172,8 @@ pub trait HandlerExt: Handler + Sized {
     /// fn takes(_: impl Handler) {}
     /// takes((|_: &mut Request| "hello").with(inner).with(outer)); // outer(inner(hello))
     /// ```
-    fn with<M: Middleware>(self, middleware: M) -> With<Self, M> {
-        With { handler: self, middleware }
+    fn with<M: Middleware>(self, middleware: M) -> Layered<Self, M> {
+        Layered { handler: self, middleware }
     }
 }
 
@@ -185,21 +185,21 @@ pub struct With<H, M> {
     middleware: M,
 }
 
-impl<H: Handler, M: Middleware> Handler for With<H, M> {
+impl<H: Handler, M: Middleware> Handler for Layered<H, M> {
     fn call(&self, req: &mut Request<'_>) -> Response {
         self.middleware.handle(req, Next::new(&self.handler))
     }
 
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        self.handler.reads_ahead(asked)
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        self.handler.reads_ahead(line)
     }
 
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        self.handler.blocking(asked)
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        self.handler.blocking(line)
     }
 
-    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-        self.handler.pattern(asked)
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+        self.handler.pattern(line)
     }
 
     fn check(&self) -> Result<()> {
@@ -211,9 +211,9 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
     }
 }
 
-impl<H, M> fmt::Debug for With<H, M> {
+impl<H, M> fmt::Debug for Layered<H, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("With").finish_non_exhaustive()
+        f.debug_struct("Layered").finish_non_exhaustive()
     }
 }
 

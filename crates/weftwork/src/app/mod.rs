@@ -19,7 +19,7 @@ mod sse;
 mod websocket;
 
 pub use files::{Files, embedded, file, files};
-pub use middleware::{HandlerExt, Middleware, Next, With};
+pub use middleware::{HandlerExt, Layered, Middleware, Next};
 pub use proxy::Proxy;
 pub use sse::{Event, EventHub, EventWriter, sse};
 #[cfg(feature = "websocket")]

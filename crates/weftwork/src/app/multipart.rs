@@ -98,7 +98,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// [`BodyError::NotMultipart`] (415) if the `Content-Type` is another one, occurs twice, or has no
-    /// boundary. [`BodyError::ReadBefore`] if a part of the body was read before.
+    /// boundary. [`BodyError::AlreadyRead`] if a part of the body was read before.
     pub fn multipart(&mut self) -> Result<Multipart<'_>, BodyError> {
         let content_type = self.only("content-type").value().ok_or(BodyError::NotMultipart)?;
         let boundary = boundary(content_type).ok_or(BodyError::NotMultipart)?;
@@ -106,7 +106,7 @@ impl Request<'_> {
             return Err(BodyError::NotMultipart);
         }
         let body = self.body();
-        if body.has_been_read() { Err(BodyError::ReadBefore) } else { Ok(Multipart::new(body, boundary)) }
+        if body.has_been_read() { Err(BodyError::AlreadyRead) } else { Ok(Multipart::new(body, boundary)) }
     }
 }
 
@@ -192,7 +192,7 @@ impl<'r> Multipart<'r> {
     ///
     /// # Errors
     /// - Every [`BodyError`] of a body.
-    /// - [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413).
+    /// - [`BodyError::FormLimit`] and [`BodyError::FieldTooLarge`] (413).
     /// - [`BodyError::MultipartMalformed`] (400) for a form that ends early, and for a part whose name is
     ///   missing. Also if the name or the file name of a part is not UTF-8 or occurs twice. `filename*`, which
     ///   RFC 7578 forbids, is ignored beside `filename` and is an error alone. If a field line occurs twice,

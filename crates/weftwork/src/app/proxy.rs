@@ -25,7 +25,9 @@ use self::response::ProxyExchange;
 use self::upstream::{Upstream, UpstreamConn};
 use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response, plain_field_name};
+use crate::message::{
+    Blocking, Handler, IntoResponse, Problem, Request, RequestLine, Response, plain_field_name,
+};
 use crate::transport::stream::is_timed_out;
 
 /// Time to wait for `100 (Continue)`. A server that does not know `Expect` never sends it, so the body is then
@@ -295,7 +297,7 @@ impl Handler for Proxy {
         })
     }
 
-    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
         Blocking::Always
     }
 }

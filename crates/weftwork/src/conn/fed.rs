@@ -11,7 +11,7 @@ use weftwork_wire::After;
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Step};
 use crate::error::{OneLine, panic_message};
-use crate::message::{Feed, Pulled, Receive, ReceiverPanic, Silence, Wakes};
+use crate::message::{Feed, Pulled, Silence, UpgradeHandler, UpgradePanic, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
@@ -30,7 +30,7 @@ const LEFT_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Fed {
     feed: Feed,
     /// None: it is the body of a response. Else the connection speaks another protocol.
-    receive: Option<Box<dyn Receive>>,
+    handler: Option<Box<dyn UpgradeHandler>>,
     silence: Silence,
     /// Time of the last bytes for the receiver.
     heard: Tick,
@@ -38,7 +38,7 @@ pub(super) struct Fed {
     left: usize,
     /// Rest of a message that was partly sent.
     begun: Bytes,
-    farewell: Option<Bytes>,
+    final_message: Option<Bytes>,
     /// The other side knows that the server stops.
     told: bool,
 }
@@ -50,10 +50,19 @@ impl fmt::Debug for Fed {
 }
 
 impl Fed {
-    pub(super) fn new(feed: Feed, receive: Option<(Box<dyn Receive>, Silence)>, now: Tick) -> Fed {
-        let (receive, silence) = receive.unzip();
-        let silence = silence.unwrap_or(Silence::Asked);
-        Fed { feed, receive, silence, heard: now, left: 0, begun: Bytes::new(), farewell: None, told: false }
+    pub(super) fn new(feed: Feed, handler: Option<(Box<dyn UpgradeHandler>, Silence)>, now: Tick) -> Fed {
+        let (handler, silence) = handler.unzip();
+        let silence = silence.unwrap_or(Silence::Probed);
+        Fed {
+            feed,
+            handler,
+            silence,
+            heard: now,
+            left: 0,
+            begun: Bytes::new(),
+            final_message: None,
+            told: false,
+        }
     }
 
     /// Returns the next bytes to send, at most `most`.
@@ -61,8 +70,8 @@ impl Fed {
         if self.begun.is_empty() {
             match self.feed.pull() {
                 Pulled::Message(message) => self.begun = message,
-                Pulled::End => match self.farewell.take() {
-                    Some(farewell) => self.begun = farewell,
+                Pulled::End => match self.final_message.take() {
+                    Some(final_message) => self.begun = final_message,
                     None => return Pulled::End,
                 },
                 other => return other,
@@ -76,11 +85,11 @@ impl Fed {
     }
 
     /// Passes on what came. Returns how many bytes are done with.
-    fn receive(&mut self, bytes: &[u8], now: Tick) -> io::Result<usize> {
-        match &mut self.receive {
+    fn on_data(&mut self, bytes: &[u8], now: Tick) -> io::Result<usize> {
+        match &mut self.handler {
             // Looked at again for each message that is sent, a line without an end would cost what its client likes.
-            Some(receive) if bytes.len() > self.left => {
-                let used = caught(|| receive.receive(bytes))?.min(bytes.len());
+            Some(handler) if bytes.len() > self.left => {
+                let used = caught(|| handler.on_data(bytes))?.min(bytes.len());
                 (self.heard, self.left) = (now, bytes.len() - used);
                 Ok(used)
             }
@@ -93,9 +102,10 @@ impl Fed {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
-        let goes_on = |receive: &mut Box<dyn Receive>| caught(|| Ok(receive.stopping())).unwrap_or_default();
-        if !self.receive.as_mut().is_some_and(goes_on) {
-            self.farewell = self.feed.finish();
+        let goes_on =
+            |handler: &mut Box<dyn UpgradeHandler>| caught(|| Ok(handler.on_shutdown())).unwrap_or_default();
+        if !self.handler.as_mut().is_some_and(goes_on) {
+            self.final_message = self.feed.finish();
         }
     }
 
@@ -114,8 +124,8 @@ impl Fed {
                 format!("its client was silent for too long ({knob})"),
             ));
         }
-        if let Some(receive) = &mut self.receive {
-            caught(|| receive.idle())?;
+        if let Some(handler) = &mut self.handler {
+            caught(|| handler.on_idle())?;
         }
         if self.begun.is_empty()
             && let Some(message) = self.feed.heartbeat()
@@ -129,17 +139,17 @@ impl Fed {
 /// Contains panics of a receiver, because it runs on the thread of a loop.
 fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| {
-        let farewell = Bytes::new();
-        Err(io::Error::other(ReceiverPanic { said: panic_message(&*panic).to_owned(), farewell }))
+        let final_message = Bytes::new();
+        Err(io::Error::other(UpgradePanic { said: panic_message(&*panic).to_owned(), final_message }))
     })
 }
 
 impl Drop for Fed {
     fn drop(&mut self) {
-        let receive = self.receive.take();
+        let handler = self.handler.take();
         // It is gone either way.
         let _ = caught(|| {
-            drop(receive);
+            drop(handler);
             Ok(())
         });
     }
@@ -221,17 +231,17 @@ impl Conn {
             match fed.next(left) {
                 Pulled::Message(message) => {
                     left -= message.len();
-                    self.take_message(&message, fed.receive.is_some())?;
+                    self.take_message(&message, fed.handler.is_some())?;
                 }
                 Pulled::Nothing => break,
                 Pulled::End if self.unsent() > 0 => break,
-                Pulled::End => return self.end_feed(fed.receive.is_some(), cx).map(|()| None),
+                Pulled::End => return self.end_feed(fed.handler.is_some(), cx).map(|()| None),
                 Pulled::Cut => return fed.refuse_if_cut().map(|()| None),
             }
         }
         // Who never says anything has to be asked, however much is sent to it: a kernel takes that for many minutes
         // after the peer has vanished. Who only reads is shown that we live, by whatever is sent.
-        let shows_life = fed.receive.is_none() && self.unsent() > 0;
+        let shows_life = fed.handler.is_none() && self.unsent() > 0;
         // Whatever it still sends, who does not answer the last word is not waited for any longer than others that linger.
         let what = if self.unsent() == 0 && fed.is_last_said() { Timeout::Linger } else { Timeout::Silence };
         if self.pace.what != what || shows_life {
@@ -246,7 +256,7 @@ impl Conn {
             return Ok(Some(Step::Write));
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
-        let takes = fed.receive.is_some() || ahead < AHEAD_BYTES_MAX;
+        let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;
         if self.ended && !takes {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
@@ -258,7 +268,7 @@ impl Conn {
     /// Passes the client's bytes to the other protocol.
     fn pass_on(&mut self, fed: &mut Fed, now: Tick) -> io::Result<()> {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
-        let used = fed.receive(&buffers.input[buffers.start..], now)?;
+        let used = fed.on_data(&buffers.input[buffers.start..], now)?;
         buffers.start += used;
         if buffers.start == buffers.input.len() {
             buffers.input.clear();
@@ -266,7 +276,7 @@ impl Conn {
         }
         buffers.raw = buffers.start;
         buffers.payload = buffers.raw..buffers.raw;
-        if fed.receive.is_some() && buffers.input.len() - buffers.start > LEFT_BYTES_MAX {
+        if fed.handler.is_some() && buffers.input.len() - buffers.start > LEFT_BYTES_MAX {
             return Err(io::Error::other("its receiver leaves more than 64 KiB to be brought again"));
         }
         Ok(())
@@ -309,8 +319,8 @@ impl Conn {
 
     #[cold]
     fn cut(&mut self, fed: &Fed, why: &io::Error, cx: &Context) {
-        let panic = why.get_ref().and_then(|why| why.downcast_ref::<ReceiverPanic>());
-        let Some(ReceiverPanic { said, farewell }) = panic else {
+        let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
+        let Some(UpgradePanic { said, final_message }) = panic else {
             tell(cx, format_args!("a connection was cut: {why}"));
             self.phase = Phase::Done;
             return;
@@ -318,11 +328,11 @@ impl Conn {
         Counters::count(&cx.counters.panics);
         log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
         // Behind a part of a message it would be taken for the rest of that.
-        if !fed.begun.is_empty() || farewell.is_empty() {
+        if !fed.begun.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;
             return;
         }
-        self.buffers.get_or_insert_default().output.extend_from_slice(farewell);
+        self.buffers.get_or_insert_default().output.extend_from_slice(final_message);
         self.phase = Phase::Send(After::Linger);
     }
 }

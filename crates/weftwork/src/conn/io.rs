@@ -132,7 +132,7 @@ impl Conn {
     #[cold]
     fn note_short_file(&self) -> io::Error {
         let why = "a file got shorter while it was sent";
-        log::error!("a response ended early at {}, and its connection with it: {why}", self.asked());
+        log::error!("a response ended early at {}, and its connection with it: {why}", self.request_line());
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 

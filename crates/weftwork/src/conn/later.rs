@@ -49,7 +49,7 @@ impl Pending {
 impl Conn {
     /// Ends the request, except for the kept parts.
     pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> Left {
-        let asked = self.asked();
+        let asked = self.request_line();
         let has_payload = self.buffers.as_deref().is_some_and(|buffers| !buffers.payload.is_empty());
         Left {
             method: asked.method().clone(),

@@ -22,11 +22,11 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 use super::later::Left;
 use super::refusal::tell;
 use super::{COPIED_BYTES_MAX, Conn, Phase, Rest, Wait};
-use crate::error::{Blame, Error, OneLine};
+use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{Asked, BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
+use crate::message::{BodyError, Handler, Part, Payload, Request, RequestLine, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
@@ -156,10 +156,10 @@ impl<'a> Live<'a> {
 
     /// Returns what was requested.
     #[cold]
-    fn target(&self) -> Asked<'_> {
+    fn target(&self) -> RequestLine<'_> {
         match &self.left {
-            Some(left) => Asked::new(&left.method, &left.path),
-            None => self.conn.asked(),
+            Some(left) => RequestLine::new(&left.method, &left.path),
+            None => self.conn.request_line(),
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> Live<'a> {
         let (asked, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
         let line = format!("a response ended early at {asked}, and its connection with it: {why}{id}");
-        if self.has_left() || matches!(error.blame(), Blame::Peer(_)) {
+        if self.has_left() || matches!(error.class(), ErrorClass::Client(_)) {
             tell(self.cx, format_args!("{line}"));
         } else {
             log::error!("{line}");

@@ -1,11 +1,11 @@
-//! Counts open connections, and those of them that have sent everything.
+//! ServerStats open connections, and those of them that have sent everything.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::transport::counters::Counters;
 
-/// Counts an open connection while it lives.
+/// ServerStats an open connection while it lives.
 #[derive(Debug)]
 pub(super) struct Open {
     counters: Arc<Counters>,

@@ -122,7 +122,7 @@ impl Conn {
     /// Rejects a request that has waited for a thread until its time was up or its client had left.
     #[cold]
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
-        Counters::count(&cx.counters.abandoned);
+        Counters::count(&cx.counters.queue_abandoned);
         if is_late {
             let knob = cx.settings.show(&["request_timeout"]);
             self.refuse_request("the request was not started in time", &knob, cx);

@@ -88,19 +88,19 @@ impl Conn {
     }
 }
 
-/// Counts a thread that an upgraded connection holds, however it ends.
+/// ServerStats a thread that an upgraded connection holds, however it ends.
 struct Held<'a>(&'a Counters);
 
 impl Held<'_> {
     fn count(counters: &Counters) -> Held<'_> {
-        counters.taken_over.fetch_add(1, Ordering::Relaxed);
+        counters.upgraded.fetch_add(1, Ordering::Relaxed);
         Held(counters)
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.taken_over.fetch_sub(1, Ordering::Relaxed);
+        self.0.upgraded.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

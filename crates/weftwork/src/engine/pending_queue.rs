@@ -71,7 +71,7 @@ impl<T> PendingQueue<T> {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts this thread as a sleeper meanwhile: in there it looks whether it may sleep, and does. How many others are
+    /// ServerStats this thread as a sleeper meanwhile: in there it looks whether it may sleep, and does. How many others are
     /// left when it is awake; what they were called for it has to look at, as it may have been called itself.
     #[inline]
     pub(super) fn sleep<R>(&self, sleep: impl FnOnce() -> R) -> (R, usize) {

@@ -234,8 +234,8 @@ mod tests {
         let Submitted::Spawn(lasting) = room.guests.give(accept(&room)) else { panic!("it is the first") };
         assert!(room.guests.queue(accept(&room)).is_ok());
         room.see_to_queue();
-        eventually("it has had its host", || room.cx.counts().connections == 1);
-        assert_eq!((room.guests.stats().queued, room.cx.counts().shed), (0, 0));
+        eventually("it has had its host", || room.cx.stats().connections == 1);
+        assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 0));
         drop(lasting);
         room.guests.close();
         assert_eq!(room.guest_threads.join(burst::PATIENCE), 0);
@@ -248,7 +248,7 @@ mod tests {
         assert!(room.guests.queue(accept(&room)).is_ok());
         room.guest_threads.give_at_most(0);
         room.see_to_queue();
-        assert_eq!((room.guests.stats().queued, room.cx.counts().shed), (0, 1));
-        assert_eq!(room.cx.counts().connections, 0);
+        assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 1));
+        assert_eq!(room.cx.stats().connections, 0);
     }
 }

@@ -10,7 +10,7 @@ use weftwork_wire::Fault;
 
 use super::exchange::Exchange;
 use super::problem::Problem;
-use crate::error::Blame;
+use crate::error::ErrorClass;
 
 /// Why a body could not be read. Each variant has the status of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum BodyError {
         coding: &'static str,
     },
     /// Its compressed form stands for far more than it is itself (a decompression bomb): 413.
-    Bomb {
+    ExpansionRatio {
         /// Bytes that one compressed byte may become.
         ratio_max: u64,
     },
@@ -46,7 +46,7 @@ pub enum BodyError {
     /// The form is malformed or incomplete: 400, with the reason.
     MultipartMalformed(String),
     /// A form has more of something than is allowed: 413.
-    PastLimit {
+    FormLimit {
         /// The knob, a field of `MultipartLimits`.
         limit: &'static str,
         /// The value of the limit.
@@ -61,13 +61,13 @@ pub enum BodyError {
         limit: u64,
     },
     /// The server was told to stop at once: 503.
-    ServerStops,
+    ShuttingDown,
     /// Its response came [later](crate::Response::later), and nothing is left of the request by then: 500. What is needed of its body
     /// has to be read in the handler.
-    LetGo,
+    AfterResponse,
     /// It was read before [`Body::json`] could, to its end, or before [`Request::multipart`](super::Request::multipart), some of it: 500.
     /// What a middleware has read of it, it hands on as an extension.
-    ReadBefore,
+    AlreadyRead,
     /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
     Overload,
     /// The socket failed: 400, which is never seen.
@@ -79,14 +79,14 @@ impl BodyError {
     pub fn status(&self) -> StatusCode {
         match self {
             BodyError::TooLarge { .. }
-            | BodyError::Bomb { .. }
-            | BodyError::PastLimit { .. }
+            | BodyError::ExpansionRatio { .. }
+            | BodyError::FormLimit { .. }
             | BodyError::FieldTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::NotMultipart => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
-            BodyError::ServerStops | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::LetGo | BodyError::ReadBefore => StatusCode::INTERNAL_SERVER_ERROR,
+            BodyError::ShuttingDown | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::AfterResponse | BodyError::AlreadyRead => StatusCode::INTERNAL_SERVER_ERROR,
             BodyError::Disconnected
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
@@ -96,10 +96,10 @@ impl BodyError {
         }
     }
 
-    pub(crate) fn blame(&self) -> Blame {
+    pub(crate) fn class(&self) -> ErrorClass {
         match self {
-            BodyError::LetGo | BodyError::ReadBefore => Blame::Ours,
-            _ => Blame::Peer(self.status()),
+            BodyError::AfterResponse | BodyError::AlreadyRead => ErrorClass::Internal,
+            _ => ErrorClass::Client(self.status()),
         }
     }
 
@@ -123,14 +123,14 @@ impl fmt::Display for BodyError {
             BodyError::NotUtf8 => f.write_str("the request body is not UTF-8 text"),
             BodyError::NotJson(why) => write!(f, "the request body is not the JSON that was expected: {why}"),
             BodyError::NotDecodable { coding } => write!(f, "the request body is not valid {coding}"),
-            BodyError::Bomb { ratio_max } => {
+            BodyError::ExpansionRatio { ratio_max } => {
                 write!(f, "the request body expands more than {ratio_max}-fold")
             }
             BodyError::NotMultipart => {
                 f.write_str("the request body is not multipart/form-data with a boundary")
             }
             BodyError::MultipartMalformed(why) => write!(f, "the request body is not a whole form: {why}"),
-            BodyError::PastLimit { limit, value } => {
+            BodyError::FormLimit { limit, value } => {
                 f.write_str("the request body is a form with ")?;
                 past_limit(f, limit, *value)
             }
@@ -138,11 +138,11 @@ impl fmt::Display for BodyError {
                 let field = field.escape_debug();
                 write!(f, "the request body is a form whose field `{field}` has more than {limit} bytes")
             }
-            BodyError::ServerStops => f.write_str("the server is stopping"),
-            BodyError::LetGo => f.write_str(
+            BodyError::ShuttingDown => f.write_str("the server is stopping"),
+            BodyError::AfterResponse => f.write_str(
                 "the request body is gone when a response is sent later: read it before the handler returns",
             ),
-            BodyError::ReadBefore => f.write_str(
+            BodyError::AlreadyRead => f.write_str(
                 "the request body was already read: a middleware that reads it must pass it on as an extension",
             ),
             BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
@@ -167,8 +167,8 @@ impl From<BodyError> for io::Error {
     fn from(error: BodyError) -> io::Error {
         let kind = match &error {
             BodyError::TooLarge { .. }
-            | BodyError::Bomb { .. }
-            | BodyError::PastLimit { .. }
+            | BodyError::ExpansionRatio { .. }
+            | BodyError::FormLimit { .. }
             | BodyError::FieldTooLarge { .. } => io::ErrorKind::FileTooLarge,
             BodyError::Timeout => io::ErrorKind::TimedOut,
             BodyError::Disconnected => io::ErrorKind::UnexpectedEof,
@@ -178,9 +178,9 @@ impl From<BodyError> for io::Error {
             | BodyError::NotMultipart
             | BodyError::MultipartMalformed(_)
             | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
-            BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
+            BodyError::ShuttingDown => io::ErrorKind::ConnectionAborted,
             BodyError::Overload => io::ErrorKind::ResourceBusy,
-            BodyError::LetGo | BodyError::ReadBefore => io::ErrorKind::Unsupported,
+            BodyError::AfterResponse | BodyError::AlreadyRead => io::ErrorKind::Unsupported,
             BodyError::Socket(kind) => *kind,
         };
         io::Error::new(kind, error)
@@ -281,11 +281,11 @@ impl<'r> Body<'r> {
     /// the invalid field.
     ///
     /// # Errors
-    /// As [`bytes`](Body::bytes); [`BodyError::NotJson`] with line, column and cause; and [`BodyError::ReadBefore`].
+    /// As [`bytes`](Body::bytes); [`BodyError::NotJson`] with line, column and cause; and [`BodyError::AlreadyRead`].
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, BodyError> {
         if self.has_been_read() && self.exchange.quota().is_over {
-            return Err(BodyError::ReadBefore);
+            return Err(BodyError::AlreadyRead);
         }
         let bytes = self.bytes()?;
         let read = super::room::with_room(|| serde_json::from_slice(&bytes));
@@ -350,7 +350,7 @@ impl<'r> Body<'r> {
 
     /// Logs a line about this body.
     pub(crate) fn tell(&self, what: fmt::Arguments<'_>) {
-        self.exchange.tell(format_args!("{what}, at {}", self.exchange.asked()));
+        self.exchange.tell(format_args!("{what}, at {}", self.exchange.request_line()));
     }
 
     fn used(&mut self, count: usize) {

@@ -125,7 +125,7 @@ impl Decoding {
     /// skippable frames) and so never meets the limit on reading.
     fn check_ratio(&self) -> Result<(), BodyError> {
         if self.made > RATIO_FREE_BYTES && self.made / self.ratio_max > self.taken {
-            return Err(BodyError::Bomb { ratio_max: self.ratio_max });
+            return Err(BodyError::ExpansionRatio { ratio_max: self.ratio_max });
         }
         if self.taken / 2 > self.made + RATIO_FREE_BYTES {
             return Err(self.not_decodable());
@@ -181,9 +181,9 @@ impl Exchange for Decoded<'_> {
             return Err(error.clone());
         }
         if let Err(error) = self.state.fill(self.below) {
-            if let BodyError::Bomb { ratio_max } = error {
+            if let BodyError::ExpansionRatio { ratio_max } = error {
                 let what = "a request body expands more than ratio_max allows";
-                self.below.tell(format_args!("{what}: {ratio_max}-fold, at {}", self.below.asked()));
+                self.below.tell(format_args!("{what}: {ratio_max}-fold, at {}", self.below.request_line()));
             }
             self.state.ready = 0..0;
             self.state.failed = Some(error.clone());

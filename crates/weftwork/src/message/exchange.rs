@@ -11,7 +11,7 @@ use weftwork_wire::Head;
 
 use super::body::{BodyError, Quota};
 use super::client::Source;
-use super::handler::Asked;
+use super::handler::RequestLine;
 
 /// A request and its response, as the connection serves them. This is a trait, so that this layer does not depend on
 /// the layer above. The connection implements it. Decoders of bodies and filters of streams wrap it.
@@ -82,9 +82,9 @@ pub(crate) trait Exchange {
     fn tell(&self, line: fmt::Arguments<'_>);
 
     /// What was asked for, for such lines.
-    fn asked(&self) -> Asked<'_> {
+    fn request_line(&self) -> RequestLine<'_> {
         let (head, bytes) = self.head();
-        Asked::new(&head.method, head.path_in(bytes))
+        RequestLine::new(&head.method, head.path_in(bytes))
     }
 }
 

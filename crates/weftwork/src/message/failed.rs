@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::handler::Asked;
+use super::handler::RequestLine;
 use super::into_response::IntoResponse;
 use super::problem::SERVER_ERROR;
 use super::request::Request;
@@ -19,9 +19,9 @@ pub(crate) struct Failed {
 impl Failed {
     /// Logs the error, now that it is known what was asked for; `id` is what such lines end with. What the client is
     /// told.
-    pub(crate) fn log(&mut self, asked: &Asked<'_>, id: &str) -> Bytes {
+    pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log::error!("a handler failed at {asked}: {}{id}", OneLine(&self.error));
+        log::error!("a handler failed at {line}: {}{id}", OneLine(&self.error));
         std::mem::take(&mut self.said)
     }
 }
@@ -86,8 +86,8 @@ impl Request<'_> {
     #[cold]
     fn tell_of(&self, failed: &mut Failed) {
         failed.is_logged = true;
-        let (asked, error) = (self.exchange.asked(), &failed.error);
-        self.exchange.tell(format_args!("a handler failed over the body of its request at {asked}: {error}"));
+        let (line, error) = (self.exchange.request_line(), &failed.error);
+        self.exchange.tell(format_args!("a handler failed over the body of its request at {line}: {error}"));
     }
 }
 

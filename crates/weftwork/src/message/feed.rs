@@ -22,13 +22,13 @@ pub struct FeedLimits {
     pub messages_max: usize,
     /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger.
     pub bytes_max: usize,
-    /// What happens when one more would pass either. Default [`Overflow::Disconnect`].
-    pub overflow: Overflow,
+    /// What happens when one more would pass either. Default [`OverflowStrategy::Disconnect`].
+    pub overflow: OverflowStrategy,
 }
 
 impl Default for FeedLimits {
     fn default() -> FeedLimits {
-        FeedLimits { messages_max: 4096, bytes_max: 1 << 20, overflow: Overflow::Disconnect }
+        FeedLimits { messages_max: 4096, bytes_max: 1 << 20, overflow: OverflowStrategy::Disconnect }
     }
 }
 
@@ -37,7 +37,7 @@ const PLACES_KEPT: usize = 64;
 
 /// Action for a client that reads its messages more slowly than they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overflow {
+pub enum OverflowStrategy {
     /// The messages that have waited longest are dropped: the client misses some and gets the newest.
     DropOldest,
     /// Disconnects the client. A client that needs all messages can reconnect and say where it was.
@@ -64,7 +64,7 @@ pub struct Feed {
     /// Message to send after a silence of the setting `heartbeat`.
     heartbeat: Option<Bytes>,
     /// Sent last when the server stops.
-    farewell: Option<Bytes>,
+    final_message: Option<Bytes>,
 }
 
 /// Sending end of a feed. Clones send to the same client. When the last clone is dropped, the feed is closed.
@@ -132,7 +132,8 @@ impl Feed {
             is_last_said: false,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
-        let feed = Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, farewell: None };
+        let feed =
+            Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, final_message: None };
         (FeedSender { core }, feed)
     }
 
@@ -154,8 +155,8 @@ impl Feed {
 
     /// Sends `message` last when the server stops.
     #[must_use]
-    pub fn with_farewell(mut self, message: Bytes) -> Feed {
-        self.farewell = Some(message);
+    pub fn with_final_message(mut self, message: Bytes) -> Feed {
+        self.final_message = Some(message);
         self
     }
 
@@ -226,7 +227,7 @@ impl Feed {
             state.end = End::Closed;
         }
         drop(state);
-        self.farewell.take()
+        self.final_message.take()
     }
 }
 
@@ -310,7 +311,7 @@ impl Core {
         let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len()));
         let mut unsent = VecDeque::new();
         while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
-            if overflow == Overflow::Disconnect {
+            if overflow == OverflowStrategy::Disconnect {
                 unsent = state.cut();
                 state.overflowed = true;
                 sent = Err(FeedClosed);

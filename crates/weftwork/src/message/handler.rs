@@ -41,15 +41,15 @@ pub trait Handler: Send + Sync + 'static {
     /// event loop is handed off before the call, and not some milliseconds into it.
     ///
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        Blocking::Learn { route: asked.route() }
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        Blocking::Learn { route: line.route() }
     }
 
     /// Returns the pattern of the route for this request, such as `/users/{id}`, or None if no route matches. The
     /// default, for handlers without routes, is an empty text, which matches everything. Middleware calls
     /// [`Next::pattern`](crate::Next::pattern).
-    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-        let _ = asked;
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+        let _ = line;
         Some(Cow::Borrowed(""))
     }
 
@@ -72,22 +72,22 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether the body of a request like this is read before the call, up to `body_ahead_bytes_max`: the default,
     /// so that a slow sender costs no thread. A handler that answers while the body still comes, and whose client
     /// waits for that, says no; see [`unbuffered`].
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        let _ = asked;
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        let _ = line;
         true
     }
 }
 
 /// Properties of a request before its handler runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestLine<'a> {
     method: &'a Method,
     path: &'a [u8],
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(method: &'a Method, path: &'a [u8]) -> Asked<'a> {
-        Asked { method, path }
+impl<'a> RequestLine<'a> {
+    pub(crate) fn new(method: &'a Method, path: &'a [u8]) -> RequestLine<'a> {
+        RequestLine { method, path }
     }
 
     /// Returns the method.
@@ -105,12 +105,12 @@ impl<'a> Asked<'a> {
     }
 
     /// What a handler is asked that is mounted at the first `prefix` bytes of the path.
-    pub(crate) fn beneath(&self, prefix: usize) -> Asked<'a> {
+    pub(crate) fn beneath(&self, prefix: usize) -> RequestLine<'a> {
         let path = match self.path.get(prefix..) {
             None | Some(b"") => b"/",
             Some(rest) => rest,
         };
-        Asked { path, ..*self }
+        RequestLine { path, ..*self }
     }
 
     /// Hashes the method and the first segment of the path (16 bytes of it) to 64 bits.
@@ -151,7 +151,7 @@ fn before_slash(bytes: u128) -> u128 {
     }
 }
 
-impl std::fmt::Display for Asked<'_> {
+impl std::fmt::Display for RequestLine<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.method, self.path().escape_debug())
     }
@@ -188,12 +188,12 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().call(req)
     }
 
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        self.as_ref().blocking(asked)
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        self.as_ref().blocking(line)
     }
 
-    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-        self.as_ref().pattern(asked)
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+        self.as_ref().pattern(line)
     }
 
     fn check(&self) -> Result<()> {
@@ -204,8 +204,8 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().needs()
     }
 
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        self.as_ref().reads_ahead(asked)
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        self.as_ref().reads_ahead(line)
     }
 }
 
@@ -221,11 +221,11 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         fn call(&self, req: &mut Request<'_>) -> Response {
             self.0.call(req)
         }
-        fn blocking(&self, _: &Asked<'_>) -> Blocking {
+        fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
             Blocking::Always
         }
-        fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-            self.0.pattern(asked)
+        fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+            self.0.pattern(line)
         }
         fn check(&self) -> Result<()> {
             self.0.check()
@@ -233,8 +233,8 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         fn needs(&self) -> Vec<Need> {
             self.0.needs()
         }
-        fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-            self.0.reads_ahead(asked)
+        fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+            self.0.reads_ahead(line)
         }
     }
     Blocks(handler)
@@ -268,11 +268,11 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
         fn call(&self, req: &mut Request<'_>) -> Response {
             self.0.call(req)
         }
-        fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-            self.0.blocking(asked)
+        fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+            self.0.blocking(line)
         }
-        fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-            self.0.pattern(asked)
+        fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+            self.0.pattern(line)
         }
         fn check(&self) -> Result<()> {
             self.0.check()
@@ -280,7 +280,7 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
         fn needs(&self) -> Vec<Need> {
             self.0.needs()
         }
-        fn reads_ahead(&self, _: &Asked<'_>) -> bool {
+        fn reads_ahead(&self, _: &RequestLine<'_>) -> bool {
             false
         }
     }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn route(method: Method, path: &str) -> u64 {
-        Asked::new(&method, path.as_bytes()).route()
+        RequestLine::new(&method, path.as_bytes()).route()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::body::BodyError;
 use super::problem::Problem;
 use super::response::Response;
-use crate::error::{Blame, Error};
+use crate::error::{Error, ErrorClass};
 
 /// A value that a handler can return.
 #[diagnostic::on_unimplemented(
@@ -109,9 +109,9 @@ impl IntoResponse for Error {
         if let Some(problem) = self.problem() {
             return problem.clone().into_response();
         }
-        match self.blame() {
-            Blame::Peer(status) => Problem::new(status).detail(self.message()).into_response(),
-            Blame::User | Blame::Ours => Response::failed(self),
+        match self.class() {
+            ErrorClass::Client(status) => Problem::new(status).detail(self.message()).into_response(),
+            ErrorClass::Usage | ErrorClass::Internal => Response::failed(self),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Response {
         match with_room(|| serde_json::to_vec(value)) {
             Ok(bytes) => Response::bytes(bytes).with_content_type(JSON),
             Err(error) => {
-                Error::ours(format!("the response cannot be written as JSON: {error}")).into_response()
+                Error::internal(format!("the response cannot be written as JSON: {error}")).into_response()
             }
         }
     }

@@ -25,15 +25,15 @@ pub struct ResponseSender {
 
 /// The client has gone, or already has a response: its time was up, the server stops, or a middleware responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLate;
+pub struct ResponseClosed;
 
-impl fmt::Display for TooLate {
+impl fmt::Display for ResponseClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the client has gone, or has its response already")
     }
 }
 
-impl std::error::Error for TooLate {}
+impl std::error::Error for ResponseClosed {}
 
 #[derive(Default)]
 struct Core {
@@ -77,7 +77,7 @@ impl Response {
     /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
     /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
     /// client that ends its sending side counts as gone. Nothing is left of the request by then: what is needed of its body has to be
-    /// read before ([`BodyError::LetGo`](crate::BodyError::LetGo)).
+    /// read before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -149,7 +149,7 @@ impl Response {
     /// use weftwork::prelude::*;
     ///
     /// fn private(req: &mut Request, next: Next) -> Response {
-    ///     next.run(req).changed_by(|mut response| {
+    ///     next.run(req).map_final(|mut response| {
     ///         response.set_header(header::CACHE_CONTROL, HeaderValue::from_static("private"));
     ///         response
     ///     })
@@ -158,7 +158,7 @@ impl Response {
     /// assert_eq!(answer.header("cache-control"), Some("private"));
     /// ```
     #[must_use]
-    pub fn changed_by(self, change: impl Fn(Response) -> Response + Send + 'static) -> Response {
+    pub fn map_final(self, change: impl Fn(Response) -> Response + Send + 'static) -> Response {
         let is_to_come = self.is_to_come();
         let mut response = change(self);
         // A response that the change itself delays has already been changed.
@@ -201,12 +201,12 @@ impl ResponseSender {
     /// itself. It cannot be an upgrade, because the request no longer exists, and the client would get 500.
     ///
     /// # Errors
-    /// [`TooLate`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.
-    pub fn send(self, response: impl IntoResponse) -> Result<(), TooLate> {
+    /// [`ResponseClosed`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.
+    pub fn send(self, response: impl IntoResponse) -> Result<(), ResponseClosed> {
         let response = Box::new(response.into_response());
         let mut state = self.core.lock();
         if state.is_over {
-            return Err(TooLate);
+            return Err(ResponseClosed);
         }
         state.brought = Some(response);
         end(state);

@@ -28,14 +28,14 @@ mod values;
 mod writer;
 
 pub use body::{Body, BodyError};
-pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, Overflow};
+pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};
 pub use filter::StreamFilter;
-pub use handler::{Asked, Blocking, Handler, blocks, unbuffered};
+pub use handler::{Blocking, Handler, RequestLine, blocks, unbuffered};
 pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
-pub use later::{ResponseSender, TooLate};
+pub use later::{ResponseClosed, ResponseSender};
 pub(crate) use needs::Need;
 pub use problem::Problem;
 pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
@@ -44,13 +44,13 @@ pub use response::{Response, html, text};
 pub(crate) use routed::Shared;
 pub use texts::escaped;
 pub(crate) use texts::{checkbox, form_decoded, plain_field_name, split_unquoted};
-pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
+pub use upgrade::{UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
 pub(crate) use feed::{Pulled, Wakes};
 pub(crate) use later::Later;
 pub(crate) use response::{Lasting, Part, Payload, Stream};
-pub(crate) use upgrade::{ReceiverPanic, Silence, Take};
+pub(crate) use upgrade::{Silence, Take, UpgradePanic};
 pub(crate) use values::Only;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use super::failed::Failed;
 use super::feed::Feed;
 use super::later::Later;
-use super::upgrade::{Receive, Silence, Take};
+use super::upgrade::{Silence, Take, UpgradeHandler};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
@@ -66,7 +66,7 @@ pub(crate) enum Lasting {
     /// An upgraded protocol, on a thread or a fiber of its own.
     Take(Take),
     /// Another protocol, without a thread.
-    Fed(Feed, Box<dyn Receive>, Silence),
+    Fed(Feed, Box<dyn UpgradeHandler>, Silence),
 }
 
 impl Lasting {
@@ -167,7 +167,7 @@ impl Response {
     pub fn file(file: File) -> Result<Response> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(Error::ours("only a regular file can be sent"));
+            return Err(Error::internal("only a regular file can be sent"));
         }
         let payload = Payload::File { file: Arc::new(file), offset: 0, count: metadata.len(), read: None };
         Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })

@@ -203,26 +203,26 @@ impl Write for Upgraded {
 ///
 /// The event loop calls it, so it must be quick and must not wait. Dropping it is the sign that the connection
 /// is over.
-pub trait Receive: Send {
+pub trait UpgradeHandler: Send {
     /// Bytes came. Returns how many are done with; the rest, 64 KiB at most, comes again when there is more behind it.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.
-    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Reports that nothing has arrived for the time of the setting `heartbeat`, whatever was sent meanwhile. The
     /// kernel's acknowledgements do not show that the peer is alive. It is called again after the same time.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.
-    fn idle(&mut self) -> io::Result<()> {
+    fn on_idle(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     /// Reports that the server has begun to stop. The default ends the connection after the waiting messages.
     ///
     /// Returns whether it should go on until the server's drain deadline, so that the client can answer a farewell.
-    fn stopping(&mut self) -> bool {
+    fn on_shutdown(&mut self) -> bool {
         false
     }
 }
@@ -234,23 +234,23 @@ pub(crate) enum Silence {
     Bounded,
     /// As long as it answers heartbeats.
     #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
-    Asked,
+    Probed,
 }
 
-/// What a [`Receive`] has panicked with, and what its peer is to be told.
+/// What an [`UpgradeHandler`] has panicked with, and what its peer is to be told.
 #[derive(Debug)]
-pub(crate) struct ReceiverPanic {
+pub(crate) struct UpgradePanic {
     pub(crate) said: String,
-    pub(crate) farewell: Bytes,
+    pub(crate) final_message: Bytes,
 }
 
-impl fmt::Display for ReceiverPanic {
+impl fmt::Display for UpgradePanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.said)
     }
 }
 
-impl std::error::Error for ReceiverPanic {}
+impl std::error::Error for UpgradePanic {}
 
 impl Response {
     /// Returns 101. The connection then speaks `protocol`, and `take` runs with it after the response was sent.
@@ -286,12 +286,16 @@ impl Response {
     }
 
     /// 101, as [`upgrade`](Response::upgrade), and no thread at all (but in the engine `workers`): the event loop sends
-    /// what is brought to `feed`, and calls `receive` with what comes. Closing the feed ends the connection.
+    /// what is brought to `feed`, and calls `handler` with what comes. Closing the feed ends the connection.
     ///
     /// A client that ends its side counts as gone, and so does one that says nothing for the time of the setting
     /// `upgrade_idle_timeout`, which is looked at once in a `heartbeat`.
-    pub fn upgrade_fed(protocol: HeaderValue, feed: Feed, receive: impl Receive + 'static) -> Response {
-        Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Bounded))
+    pub fn upgrade_fed(
+        protocol: HeaderValue,
+        feed: Feed,
+        handler: impl UpgradeHandler + 'static,
+    ) -> Response {
+        Response::switch(protocol, Lasting::Fed(feed, Box::new(handler), Silence::Bounded))
     }
 
     /// Returns the same for a protocol that detects by itself whether its client is alive.
@@ -299,9 +303,9 @@ impl Response {
     pub(crate) fn upgrade_asked(
         protocol: HeaderValue,
         feed: Feed,
-        receive: impl Receive + 'static,
+        handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Asked))
+        Response::switch(protocol, Lasting::Fed(feed, Box::new(handler), Silence::Probed))
     }
 
     /// Returns 200 to CONNECT. The connection is then a tunnel, and `take` runs with it as with

@@ -276,7 +276,7 @@ impl TestConnection {
         let wait = TestWait { server: &self.server, pipe: &self.pipe, lockstep: self.lockstep.as_ref() };
         let (cx, handler) = (&self.server.cx, &*self.server.handler);
         if !conn.awaits_response() {
-            self.methods.push_back(conn.asked().method().clone());
+            self.methods.push_back(conn.request_line().method().clone());
         }
         conn.run(Call {
             cx,

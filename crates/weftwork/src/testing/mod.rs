@@ -40,7 +40,7 @@ use crate::message::Handler;
 use crate::server::check_states;
 use crate::settings::Settings;
 use crate::transport::context::Stage;
-use crate::transport::counters::Counts;
+use crate::transport::counters::ServerStats;
 
 /// A client for tests. It sends requests to a handler through the real parser, connection and encoder, in
 /// memory.
@@ -256,8 +256,8 @@ impl TestClient {
     }
 
     /// Returns the counters so far.
-    pub fn counts(&self) -> Counts {
-        self.server.cx.counts()
+    pub fn counts(&self) -> ServerStats {
+        self.server.cx.stats()
     }
 
     fn exchange(

@@ -68,11 +68,11 @@ fn requests_share_a_connection() {
     for path in ["/a", "/b", "/c"] {
         assert_eq!(client.get(path).send().text(), format!("GET {path}"));
     }
-    assert_eq!(client.counts().accepted, 1);
+    assert_eq!(client.stats().accepted, 1);
     assert!(client.get("/close").send().closes());
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
     assert_eq!(client.get("/d").send().text(), "GET /d");
-    assert_eq!(client.counts().accepted, 2);
+    assert_eq!(client.stats().accepted, 2);
 }
 
 /// Each is read as the answer to its own request, and a refusal as an answer with a body.
@@ -137,7 +137,7 @@ fn every_method() {
     let answer = client.head("/x").send();
     assert_eq!((answer.header("content-length"), answer.text()), (Some("7"), ""));
     assert_eq!(client.get("/x").send().text(), "GET /x", "nothing is left of the answer to HEAD");
-    assert_eq!(client.counts().accepted, 1);
+    assert_eq!(client.stats().accepted, 1);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn bodies() {
     assert_eq!(client.elapsed(), Duration::from_secs(3));
     let large = vec![7; 1 << 20];
     assert_eq!(client.post("/echo").body(large.clone()).send().bytes(), &large);
-    assert_eq!(client.counts().accepted, 1);
+    assert_eq!(client.stats().accepted, 1);
 }
 
 #[cfg(feature = "json")]
@@ -192,7 +192,7 @@ fn answers_of_every_kind() {
     );
     let panic = client.get("/panic").send();
     assert!(panic.status == 500 && panic.closes());
-    assert_eq!(client.counts().panics, 1);
+    assert_eq!(client.stats().panics, 1);
     let old = client.get("/stream").http10().send();
     assert_eq!((old.text(), old.header("transfer-encoding")), ("piece by piece", None));
     assert_eq!(client.get("/").send().text(), "GET /");
@@ -231,7 +231,7 @@ fn one_can_leave_an_endless_response() {
     let answer = client.get("/endless").leave_after(1000).send();
     assert!(answer.text().starts_with("tick\ntick\n") && !answer.is_whole());
     assert!(client.elapsed() >= Duration::from_secs(50), "{:?}", client.elapsed());
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
     assert_eq!(client.get("/").send().text(), "GET /");
 }
 
@@ -257,11 +257,11 @@ fn the_clock_ends_what_it_should() {
     client.get("/").send();
     client.advance(Duration::from_secs(74));
     client.get("/").send();
-    assert_eq!(client.counts().accepted, 1);
+    assert_eq!(client.stats().accepted, 1);
     client.advance(Duration::from_secs(75));
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
     client.get("/").send();
-    assert_eq!(client.counts().accepted, 2);
+    assert_eq!(client.stats().accepted, 2);
     assert_eq!(client.elapsed(), Duration::from_secs(149));
 }
 
@@ -274,7 +274,7 @@ fn no_limit_on_age_is_none() {
             assert_eq!(client.get("/").send().status, 200);
             client.advance(Duration::from_secs(60));
         }
-        assert_eq!((client.counts().accepted, client.counts().requests), (connections, 70), "{age_max:?}");
+        assert_eq!((client.stats().accepted, client.stats().requests), (connections, 70), "{age_max:?}");
     }
 }
 
@@ -286,9 +286,9 @@ fn a_drain_delay_lasts_until_the_second_word() {
     client.drain();
     let answer = client.get("/").send();
     assert_eq!((answer.text(), answer.header("connection")), ("true", None));
-    assert_eq!(client.counts().connections, 1);
+    assert_eq!(client.stats().connections, 1);
     client.drain();
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn a_server_that_drains_closes() {
     let mut busy = client.connect();
     busy.send("GET / HT");
     client.drain();
-    assert_eq!(client.counts().connections, 1, "the idle one has ended");
+    assert_eq!(client.stats().connections, 1, "the idle one has ended");
     busy.send("TP/1.1\r\nHost: a\r\n\r\n");
     assert!(busy.response().closes());
     assert!(busy.is_closed());
@@ -414,9 +414,9 @@ fn deadlines_of_a_raw_connection() {
     raw.advance(Duration::from_millis(1));
     assert_eq!(raw.response().status, 408);
     assert!(raw.is_closed());
-    assert_eq!(client.counts().connections, 1, "it lingers");
+    assert_eq!(client.stats().connections, 1, "it lingers");
     raw.advance(Duration::from_secs(2));
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
 }
 
 /// Bytes that the test has taken are no longer held.
@@ -449,7 +449,7 @@ fn a_reader_may_be_slow() {
     assert_eq!(raw.received().len(), 1000);
     raw.advance(Duration::from_secs(30));
     assert!(raw.is_closed());
-    assert_eq!(client.counts().timeouts, 1);
+    assert_eq!(client.stats().timeouts, 1);
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn ends_and_resets() {
     raw.send("GET /a HT");
     raw.reset();
     assert!(raw.is_closed());
-    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.stats().connections, 0);
 }
 
 #[test]

@@ -12,11 +12,11 @@ use weftwork_wire::Limits;
 use super::budget::{LineBudget, contain_log};
 use super::buffers::Surplus;
 use super::clock::Clock;
-use super::counters::{Counters, Counts};
+use super::counters::{Counters, ServerStats};
 use super::spare::Spare;
 use super::system;
 use super::watchdog::Watchdog;
-use crate::message::{Asked, Handler};
+use crate::message::{Handler, RequestLine};
 use crate::settings::{Settings, or_never};
 
 /// Log lines about clients in a second. They are enough to see what happens, and little for a disk.
@@ -114,10 +114,10 @@ impl Context {
     }
 
     /// Whether the handler wants some of the body of such a request to be there when it is called.
-    pub(crate) fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+    pub(crate) fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         let Some(handler) = &self.handler else { return true };
         // It runs where a loop is led, which must not go down with it. The panic has been told of by then.
-        catch_unwind(AssertUnwindSafe(|| handler.reads_ahead(asked))).unwrap_or(true)
+        catch_unwind(AssertUnwindSafe(|| handler.reads_ahead(line))).unwrap_or(true)
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -148,7 +148,7 @@ impl Context {
     }
 
     /// What was counted so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn stats(&self) -> ServerStats {
         self.counters.read(&self.watchdog)
     }
 

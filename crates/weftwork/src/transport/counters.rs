@@ -13,7 +13,7 @@ macro_rules! counters {
             /// Open connections that have sent everything and wait for their peer to close.
             pub(crate) lingering: AtomicUsize,
             /// Threads, or fibers, that run what has taken a connection over.
-            pub(crate) taken_over: AtomicUsize,
+            pub(crate) upgraded: AtomicUsize,
             /// Threads that may take in one more at this moment.
             pub(crate) accepting: AtomicUsize,
             $( pub(crate) $name: AtomicU64, )+
@@ -22,7 +22,7 @@ macro_rules! counters {
         /// Counters of a server since its start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct Counts {
+        pub struct ServerStats {
             /// Connections open now.
             pub connections: usize,
             /// Requests for which the handler was called. Responses of the protocol itself count in `faults`,
@@ -32,7 +32,7 @@ macro_rules! counters {
             $( $(#[doc = $doc])+ pub $name: u64, )+
         }
 
-        impl Counts {
+        impl ServerStats {
             /// Name, description and value of all that only ever grows.
             #[cfg(feature = "metrics")]
             pub(crate) fn growing(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
@@ -49,8 +49,8 @@ macro_rules! counters {
                 self.accepting.load(Ordering::Acquire) > 0 || self.connections.load(Ordering::Acquire) > 0
             }
 
-            pub(crate) fn read(&self, watchdog: &Watchdog) -> Counts {
-                Counts {
+            pub(crate) fn read(&self, watchdog: &Watchdog) -> ServerStats {
+                ServerStats {
                     connections: self.connections.load(Ordering::Relaxed),
                     requests: watchdog.calls(),
                     $( $name: self.$name.load(Ordering::Relaxed), )+
@@ -70,20 +70,20 @@ counters! {
     /// Deadlines that passed. The response was 408, or the connection closed.
     timeouts,
     /// Handlers found running for longer than `handler_warn_after`.
-    overdue,
+    slow_handlers,
     /// Handlers that panicked.
     panics,
     /// Loops taken from a handler that was found blocking.
-    taken_lazily,
+    loops_retaken,
     /// Loops handed over before a handler that was expected to block.
-    handed_eagerly,
+    loops_handed_off,
     /// Requests that waited for a thread: all were taken, or more were ready to run than the cores could.
     queued,
     /// Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was
     /// free.
     shed,
     /// Requests that no thread started in time: their client had left, or their time was up.
-    abandoned,
+    queue_abandoned,
 }
 
 impl Counters {

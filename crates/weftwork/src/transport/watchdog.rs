@@ -168,7 +168,7 @@ pub(crate) fn watch(cx: &Context) {
             if begun.until(now) < patience || post.told.swap(turn, Ordering::Relaxed) == turn {
                 continue;
             }
-            Counters::count(&cx.counters.overdue);
+            Counters::count(&cx.counters.slow_handlers);
             contain_log(|| {
                 log::warn!(
                     "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",

@@ -119,7 +119,7 @@ fn several_listeners_lead_to_one_server() {
     for client in &mut clients {
         client.get("/").is(200, "hello");
     }
-    assert_eq!(site.running.counts().accepted, 3);
+    assert_eq!(site.running.stats().accepted, 3);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_streamed_answer_is_chunked_or_of_declared_length() {
     }
     client.get("/bytes/10000000").is(200, noise(10_000_000));
     // The writer of a stream does not count as a second request.
-    assert_eq!(site.running.counts().requests, site.calls() as u64);
+    assert_eq!(site.running.stats().requests, site.calls() as u64);
 }
 
 /// HTTP/1.0 has no chunked coding: the end of the connection is the end of the body, whatever the client

@@ -25,7 +25,7 @@ fn connections() {
         client.get("/").is(200, "hello");
     }
     assert_eq!(site.calls(), 8, "nobody past the cap was served");
-    assert!(site.running.counts().connections <= 4);
+    assert!(site.running.stats().connections <= 4);
     drop(served);
     for mut client in waiting {
         client.answer().is(200, "hello");
@@ -80,7 +80,7 @@ fn who_makes_room_sees_the_connection_end() {
     let never_used = site.client();
     idle.ends();
     // A later client may wait at another listener and be accepted first.
-    eventually("it is let in", || site.running.counts().accepted == 2);
+    eventually("it is let in", || site.running.stats().accepted == 2);
     let mut other = site.client();
     never_used.ends();
     other.get("/").is(200, "hello");
@@ -108,12 +108,12 @@ fn accepted_connections() {
         is_logged(&[&name, "accepted_max is 4"]);
         excess.ends();
     }
-    assert_eq!((site.calls(), site.running.counts().shed), (4, 4));
+    assert_eq!((site.calls(), site.running.stats().shed), (4, 4));
     for client in &mut served {
         client.get("/").is(200, "hello");
     }
     drop(served);
-    eventually("they leave", || site.running.counts().connections == 0);
+    eventually("they leave", || site.running.stats().connections == 0);
     site.is_well();
 }
 
@@ -127,10 +127,10 @@ fn who_was_refused_and_stays_takes_no_place() {
     refused.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(refused.answer().status, 503);
     drop(served);
-    eventually("the one who was served has left", || site.running.counts().connections <= 1);
+    eventually("the one who was served has left", || site.running.stats().connections <= 1);
     eventually("another one is served", || site.client().get("/").status == 200);
     drop(refused);
-    eventually("all have left", || site.running.counts().connections == 0);
+    eventually("all have left", || site.running.stats().connections == 0);
     site.is_well();
 }
 
@@ -157,7 +157,7 @@ fn threads_and_the_queue() {
     let mut running = ask(HANDLERS);
     site.inside.gate.wait_for(HANDLERS);
     let mut queued = ask(QUEUE);
-    eventually("requests queue", || site.running.counts().queued == QUEUE as u64);
+    eventually("requests queue", || site.running.stats().queued == QUEUE as u64);
     for mut client in ask(4) {
         let answer = client.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
@@ -166,7 +166,7 @@ fn threads_and_the_queue() {
         is_logged(&[&client.name(), "queue_max is 2", &site.setting("threads_max")]);
         client.ends();
     }
-    assert_eq!(site.running.counts().shed, 4);
+    assert_eq!(site.running.stats().shed, 4);
     for _ in 0..20 {
         quick.get("/").is(200, "hello");
     }

@@ -29,7 +29,7 @@ fn slow_heads() {
         assert!(site.running.threads() <= site.running.settings().threads_max);
     }
     // On engines with a thread for each connection, later clients wait for earlier ones.
-    eventually("all of them are ended", || site.running.counts().timeouts >= CROWD as u64);
+    eventually("all of them are ended", || site.running.stats().timeouts >= CROWD as u64);
     for client in crowd {
         let said = client.rest();
         assert!(said.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&said));

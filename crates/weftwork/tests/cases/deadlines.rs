@@ -30,7 +30,7 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
     assert!(!answer.text().contains(knob), "{answer:?}");
     is_logged(&[&client_name, &site.setting(knob)]);
     client.ends();
-    eventually("it is counted", || site.running.counts().timeouts == 1);
+    eventually("it is counted", || site.running.stats().timeouts == 1);
     assert_eq!(site.calls(), 0);
     site.is_well();
 }
@@ -67,7 +67,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
     assert!(answer.text().contains("arrived too slowly"), "{answer:?}");
     client.ends();
-    assert_eq!(site.running.counts().timeouts, 1);
+    assert_eq!(site.running.stats().timeouts, 1);
     site.is_well();
 }
 
@@ -142,7 +142,7 @@ fn takes(least: u64, most: Duration) -> Duration {
     client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer_head();
     // A client that is given up is reset at once, or after it has read all bytes that had arrived.
-    while begun.elapsed() < most && site.running.counts().connections > 0 && client.takes(64 << 10) {
+    while begun.elapsed() < most && site.running.stats().connections > 0 && client.takes(64 << 10) {
         std::thread::sleep(Duration::from_millis(5));
     }
     begun.elapsed()
@@ -199,7 +199,7 @@ fn a_dribbled_head_gets_408_all_the_same() {
         let begun = Instant::now();
         let mut client = site.client();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.counts().timeouts == 1);
+        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
@@ -213,7 +213,7 @@ fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
         client.get("/sleep/30").is(200, "slept");
         let begun = Instant::now();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.counts().timeouts == 1);
+        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
@@ -229,7 +229,7 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
         let begun = Instant::now();
         client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
         client.answer().is(200, "not read");
-        dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
+        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
         is_logged(&[&client_name, "an unread body", &site.setting("unread_timeout")]);
         site.is_well();
     }
@@ -243,7 +243,7 @@ fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
         let begun = Instant::now();
         client.send("bad\r\n\r\n");
         assert_eq!(client.answer().status, 400);
-        dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
+        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
         site.is_well();
     }
 }
@@ -258,7 +258,7 @@ fn a_silent_connection_ends_without_an_answer() {
     client.ends();
     was_in_time(begun);
     is_logged(&[&client_name, "no request arrived", &site.setting("head_timeout")]);
-    eventually("it is counted", || site.running.counts().timeouts == 1);
+    eventually("it is counted", || site.running.stats().timeouts == 1);
 }
 
 /// Also if blocking calls make a connection wait on another thread.
@@ -314,10 +314,10 @@ fn ends_unread(path: &str) {
     let client_name = client.name();
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client.wait_for_bytes();
-    eventually("the connection ends", || site.running.counts().connections == 0);
+    eventually("the connection ends", || site.running.stats().connections == 0);
     was_in_time(begun);
     is_logged(&[&client_name, "the client stopped reading its response", &site.setting("write_timeout")]);
-    assert_eq!(site.running.counts().timeouts, 1);
+    assert_eq!(site.running.stats().timeouts, 1);
     assert!(client.rest().len() < 50_000_000);
     site.is_well();
 }
@@ -359,7 +359,7 @@ fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
         client.wait_for_bytes();
         assert!(is_kept(&site, &client));
         eventually("the kernel has given it up", || !is_kept(&site, &client));
-        eventually("so have we", || site.running.counts().connections == 0);
+        eventually("so have we", || site.running.stats().connections == 0);
     }
     site.is_well();
 }

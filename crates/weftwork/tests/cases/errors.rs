@@ -105,7 +105,7 @@ fn what_a_client_sent_ends_no_line() {
         match path.rsplit('-').next() {
             Some("panicked") => panic!("{said}"),
             Some("streamed") => Ok(Response::stream(|_| Err(std::io::Error::other(said)))),
-            _ => Err(Error::ours(said)),
+            _ => Err(Error::internal(said)),
         }
     }
     let replaced = quotes.with(|req: &mut Request, next: Next| {

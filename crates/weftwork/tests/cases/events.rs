@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, Settings, sse};
+use weftwork::{Event, EventHub, FeedLimits, OverflowStrategy, Request, Response, Running, Settings, sse};
 
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, eventually};
@@ -85,7 +85,7 @@ impl News {
     #[track_caller]
     fn is_well(&self) {
         Client::connect(&self.server).get("/").is(200, "hello");
-        eventually("every connection ends", || self.server.counts().connections == 0);
+        eventually("every connection ends", || self.server.stats().connections == 0);
     }
 }
 
@@ -210,7 +210,7 @@ fn a_hub_that_never_rests_holds_nobody_up() {
         return;
     }
     const CLIENTS: usize = 300;
-    let limits = FeedLimits { overflow: Overflow::DropOldest, ..FeedLimits::default() };
+    let limits = FeedLimits { overflow: OverflowStrategy::DropOldest, ..FeedLimits::default() };
     let hub = EventHub::with_limits(limits);
     let own = hub.clone();
     let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {

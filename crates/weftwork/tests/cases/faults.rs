@@ -72,7 +72,7 @@ const CHUNKS: &[(&str, Fault)] = &[
 
 #[track_caller]
 fn check(site: &Site, sample: &str, fault: Fault) {
-    let (calls, faults) = (site.calls(), site.running.counts().faults);
+    let (calls, faults) = (site.calls(), site.running.stats().faults);
     let mut client = site.client();
     client.send(format!("{sample}{BEHIND}"));
     let answer = client.answer();
@@ -81,7 +81,7 @@ fn check(site: &Site, sample: &str, fault: Fault) {
     assert!(answer.text().contains(&says), "{sample:?}: {says} {answer:?}");
     client.ends();
     assert_eq!(site.calls(), calls, "{sample:?} or what is behind it was run");
-    assert_eq!(site.running.counts().faults, faults + 1, "{sample:?}");
+    assert_eq!(site.running.stats().faults, faults + 1, "{sample:?}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_log_has_a_few_lines_a_second_of_faults() {
         assert_eq!(client.answer().status, 431);
         clients.push(format!("{address} gets 431"));
     }
-    assert_eq!(server.counts().faults, FAULTS as u64);
+    assert_eq!(server.stats().faults, FAULTS as u64);
     let lines = clients.iter().filter(|line| !logged(&[line]).is_empty()).count();
     let seconds = began.elapsed().as_secs() as usize + 2;
     assert!(lines >= 10 && lines <= 10 * seconds, "{lines} lines in {seconds} s");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weftwork::{Bytes, Feed, FeedClosed, FeedLimits, FeedSender, Overflow, Request, Response, Running, Settings};
+use weftwork::{Bytes, Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy, Request, Response, Running, Settings};
 
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, eventually, noise};
@@ -34,7 +34,7 @@ impl Fed {
             let (sender, feed) = Feed::new(limits);
             *here.lock().unwrap() = std::fs::read_link("/proc/thread-self").unwrap_or_default();
             kept.lock().unwrap().push(sender);
-            Response::feed(feed.with_heartbeat(Bytes::from("beat")).with_farewell(Bytes::from("farewell")))
+            Response::feed(feed.with_heartbeat(Bytes::from("beat")).with_final_message(Bytes::from("farewell")))
         };
         let server = CASE.bind("127.0.0.1:0").settings(change).start(handler).unwrap();
         Fed { server, senders, thread }
@@ -72,7 +72,7 @@ impl Fed {
     #[track_caller]
     fn is_well(&self) {
         Client::connect(&self.server).get("/").is(200, "hello");
-        eventually("every connection ends", || self.server.counts().connections == 0);
+        eventually("every connection ends", || self.server.stats().connections == 0);
     }
 }
 
@@ -241,7 +241,7 @@ fn a_client_that_reads_nothing_is_disconnected_at_once() {
 
 #[test]
 fn a_client_that_is_too_slow_misses_the_oldest() {
-    let limits = FeedLimits { messages_max: 4, overflow: Overflow::DropOldest, ..FeedLimits::default() };
+    let limits = FeedLimits { messages_max: 4, overflow: OverflowStrategy::DropOldest, ..FeedLimits::default() };
     let fed = Fed::start_with(limits, |settings| settings);
     let (mut client, sender) = fed.open();
     assert_eq!(client.chunk(), b"first");

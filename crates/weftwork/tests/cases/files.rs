@@ -418,7 +418,7 @@ fn slow_downloads_hold_no_thread() {
         Client::connect(&server).get("/small").is(200, "quick");
     }
     assert!(server.threads() <= 8, "{} threads", server.threads());
-    eventually("only they are left", || server.counts().connections == SLOW);
+    eventually("only they are left", || server.stats().connections == SLOW);
     let body = slow[0].answer().body;
     assert!(body.len() == LENGTH && body.iter().all(|byte| *byte == 0));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weftwork::middleware::RequestIds;
 use weftwork::prelude::{HeaderValue, StatusCode, header};
-use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, TooLate};
+use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, ResponseClosed};
 
 use super::CASE;
 use crate::support::{Client, Gate, TIMEOUT, Guarantee, eventually, is_logged, keep_log, logged, noise};
@@ -65,7 +65,7 @@ impl Later {
     #[track_caller]
     fn is_well(&self) {
         self.client().get("/").is(200, "hello");
-        eventually("every connection ends", || self.server.counts().connections == 0);
+        eventually("every connection ends", || self.server.stats().connections == 0);
     }
 }
 
@@ -169,7 +169,7 @@ fn time_is_up_and_not_before() {
         client.answer().is(204, "");
         assert!(begun.elapsed() >= time, "{:?}", begun.elapsed());
         assert!(sender.is_closed());
-        assert_eq!(sender.send("too late"), Err(TooLate));
+        assert_eq!(sender.send("too late"), Err(ResponseClosed));
         client.get("/").is(200, "hello");
     }
     // Many responses at once, each at its own time.
@@ -250,7 +250,7 @@ fn a_leaver_is_noticed() {
         let sender = later.ask(&mut client, GET);
         leave(client);
         eventually("the sender is told", || sender.is_closed());
-        assert_eq!(sender.send("nobody is there"), Err(TooLate));
+        assert_eq!(sender.send("nobody is there"), Err(ResponseClosed));
     }
     later.is_well();
 }
@@ -285,7 +285,7 @@ fn a_server_that_stops_waits_for_nobody() {
     let sender = later.ask(&mut waiting, GET);
     let mut delayed = later.client();
     delayed.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n");
-    eventually("both are at work", || later.server.counts().requests >= 2);
+    eventually("both are at work", || later.server.stats().requests >= 2);
     let server = later.server;
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     let answer = waiting.answer();
@@ -294,7 +294,7 @@ fn a_server_that_stops_waits_for_nobody() {
     waiting.ends();
     delayed.answer().is(202, "delayed");
     delayed.ends();
-    assert_eq!(sender.send("late"), Err(TooLate));
+    assert_eq!(sender.send("late"), Err(ResponseClosed));
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (2, 0), "{report}");
 }
@@ -346,7 +346,7 @@ fn a_writer_that_is_brought_and_is_stuck_is_logged_with_what_was_asked_for() {
         }))
         .unwrap();
     gate.wait_for(1);
-    eventually("it is counted", || later.server.counts().overdue == 1);
+    eventually("it is counted", || later.server.stats().slow_handlers == 1);
     gate.open();
     client.answer().is(200, "news");
     client.answer().is(200, "hello");

@@ -179,7 +179,7 @@ fn linger() {
     let mut beyond = refused();
     eventually("it is cut", || {
         let _ = beyond.try_send([b'x'; 1000]);
-        site.running.counts().connections == 0
+        site.running.stats().connections == 0
     });
 }
 

@@ -16,10 +16,10 @@ fn the_client_gets_500_and_an_end() {
         assert!(answer.status == 500 && answer.closes(), "{answer:?}");
         assert!(!answer.text().contains("as asked"), "the message is for the log: {answer:?}");
         client.ends();
-        assert_eq!(site.running.counts().panics, count);
+        assert_eq!(site.running.stats().panics, count);
     }
     other.get("/").is(200, "hello");
-    assert_eq!(site.running.counts().requests, site.calls() as u64);
+    assert_eq!(site.running.stats().requests, site.calls() as u64);
     drop(other);
     site.is_well();
 }
@@ -35,7 +35,7 @@ fn a_stream_that_panics_or_fails_has_no_last_chunk() {
         let text = String::from_utf8(client.rest()).unwrap();
         assert!(text.contains("chunked") && text.ends_with("\r\nd\r\nthe beginning\r\n"), "{text:?}");
     }
-    eventually("the panic is counted", || site.running.counts().panics == 1);
+    eventually("the panic is counted", || site.running.stats().panics == 1);
     // The error is the handler's, and says nothing of a client.
     is_logged(&["ERROR", "a response ended early at GET /fail-stream", "as asked"]);
     site.is_well();
@@ -76,14 +76,14 @@ fn a_panic_of_the_server_costs_one_connection() {
 /// The part of a handler before its call runs outside of the call.
 #[test]
 fn a_panic_before_the_call_costs_one_connection() {
-    use weftwork::{Asked, Blocking, Handler, Request, Response};
+    use weftwork::{RequestLine, Blocking, Handler, Request, Response};
     struct Odd;
     impl Handler for Odd {
         fn call(&self, _: &mut Request<'_>) -> Response {
             Response::text("hello")
         }
-        fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-            assert!(asked.path() != "/odd", "as asked");
+        fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+            assert!(line.path() != "/odd", "as asked");
             Blocking::Never
         }
     }
@@ -122,7 +122,7 @@ fn responses_that_panic_as_they_are_dropped_end_no_server() {
     let server = server.unwrap();
     let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(&server)).collect();
     clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
-    eventually("all are asked", || server.counts().requests == 6);
+    eventually("all are asked", || server.stats().requests == 6);
     let _ = server.abandon();
     for client in clients {
         let said = String::from_utf8(client.until_close()).unwrap();

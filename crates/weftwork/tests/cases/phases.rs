@@ -49,7 +49,7 @@ fn client_in(phase: Phase, site: &Site) -> Option<Client> {
         return None;
     }
     let mut client = site.client();
-    eventually("it is accepted", || site.running.counts().connections == 1);
+    eventually("it is accepted", || site.running.stats().connections == 1);
     match phase {
         Phase::Nobody | Phase::Accepted => {}
         Phase::Head => client.send("GET / HTTP/1.1\r\nHo"),
@@ -115,7 +115,7 @@ fn a_soft_stop_finishes_what_has_begun() {
         let site = CASE.start();
         let mut client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
-        let view = running.view();
+        let view = running.status();
         let stop = std::thread::spawn(move || running.shutdown(TIMEOUT));
         eventually("it has begun to stop", || view.is_stopping());
         finish(phase, &mut client, &inside);
@@ -176,8 +176,8 @@ fn abandon_leaves_nothing_behind_but_handlers() {
         let client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
         let abandoned = running.abandon().unwrap_err();
-        let wrong = [("connections still open", 1), ("threads that did not end", 1)];
-        assert_eq!(abandoned.wrong(), wrong, "{phase:?}");
+        let leaks = [("connections still open", 1), ("threads that did not end", 1)];
+        assert_eq!(abandoned.leaks(), leaks, "{phase:?}");
         let text = abandoned.to_string();
         assert!(text.contains("1 connections still open") && text.contains("1 threads that"), "{text}");
         inside.gate.open();
@@ -197,9 +197,9 @@ fn abandon_at_once_after_a_call_that_blocks() {
         let running = CASE.bind("127.0.0.1:0").start(handler).unwrap();
         let mut client = Client::connect(&running);
         client.get("/").is(200, "hello");
-        let view = running.view();
+        let status = running.status();
         assert_eq!(running.abandon(), Ok(()));
-        assert_eq!(view.counts().connections, 0);
+        assert_eq!(status.stats().connections, 0);
         client.rest();
     }
 }

@@ -75,14 +75,14 @@ fn a_client_without_an_address_does_not_choose_one() {
 
 #[track_caller]
 fn refused(site: &Site, bytes: &[u8], status: u16, said: &str) {
-    let faults = site.running.counts().faults;
+    let faults = site.running.stats().faults;
     let mut client = site.client();
     client.send(bytes);
     let answer = client.answer();
     assert!(answer.status == status && answer.closes(), "{answer:?}");
     assert!(answer.text().contains(said) && !answer.text().contains('_'), "{answer:?}");
     client.ends();
-    assert_eq!((site.calls(), site.running.counts().faults), (0, faults + 1));
+    assert_eq!((site.calls(), site.running.stats().faults), (0, faults + 1));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn it_has_a_deadline_of_its_own() {
         let took = begun.elapsed();
         assert!(took + Duration::from_millis(2) >= SHORT && took < Duration::from_secs(5), "{took:?}");
     }
-    assert_eq!(site.running.counts().timeouts, 2);
+    assert_eq!(site.running.stats().timeouts, 2);
     // The head after it has the deadline of a head.
     let mut slow = site.client();
     slow.send(LINE);
@@ -163,7 +163,7 @@ fn it_has_a_deadline_of_its_own() {
 fn connections_that_say_nothing_end_with_the_server() {
     let site = start(|s| s);
     let silent = [site.client(), site.client()];
-    eventually("both are accepted", || site.running.counts().accepted == 2);
+    eventually("both are accepted", || site.running.stats().accepted == 2);
     let report = site.running.shutdown(Duration::from_secs(10));
     assert!(report.cut == 0 && report.took < Duration::from_secs(5), "{report}");
     silent.into_iter().for_each(Client::ends);

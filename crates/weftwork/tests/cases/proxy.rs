@@ -47,9 +47,9 @@ impl Pair {
     #[track_caller]
     fn ends_well(self) {
         self.client().get("/").is(200, "hello");
-        eventually("every client's connection ends", || self.proxy.counts().connections == 0);
+        eventually("every client's connection ends", || self.proxy.stats().connections == 0);
         drop(self.proxy);
-        eventually("every connection behind ends", || self.behind.running.counts().connections == 0);
+        eventually("every connection behind ends", || self.behind.running.stats().connections == 0);
     }
 }
 
@@ -113,7 +113,7 @@ fn requests_and_answers_come_through() {
     assert_eq!((answer.status, answer.field("content-length")), (200, None));
     assert_eq!(client.get("/status/204").status, 204);
     client.get("/").is(200, "hello");
-    assert_eq!(pair.behind.running.counts().accepted, 1, "the connection is kept");
+    assert_eq!(pair.behind.running.stats().accepted, 1, "the connection is kept");
     drop(client);
     pair.ends_well();
 }
@@ -197,7 +197,7 @@ fn a_client_that_is_gone_is_not_answered() {
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     pair.behind.inside.gate.wait_for(1);
     drop(client);
-    eventually("the proxy gives it up", || pair.proxy.counts().connections == 0);
+    eventually("the proxy gives it up", || pair.proxy.stats().connections == 0);
     pair.behind.inside.gate.open();
     pair.ends_well();
 }
@@ -436,7 +436,7 @@ fn what_may_go_no_further_is_answered_here() {
         client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"));
         assert_eq!(client.answer().status, status, "{method}");
     }
-    assert_eq!(pair.behind.running.counts().accepted, 0);
+    assert_eq!(pair.behind.running.stats().accepted, 0);
     drop(client);
     pair.ends_well();
 }

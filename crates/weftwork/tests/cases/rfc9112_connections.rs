@@ -164,7 +164,7 @@ fn s9_6_the_stages_have_an_end() {
     client.send(vec![b'x'; 100_000]);
     assert_eq!(client.answer().status, 413);
     let begun = Instant::now();
-    eventually("it is dropped", || site.running.counts().connections == 0);
+    eventually("it is dropped", || site.running.stats().connections == 0);
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 

@@ -11,10 +11,10 @@ use crate::support::{Answer, Client, is_logged, keep_log};
 
 fn router() -> Router {
     Router::new()
-        .get("/fails", |_: &mut Request| -> Result<&str> { Err(Error::ours("the password is 1234")) })
+        .get("/fails", |_: &mut Request| -> Result<&str> { Err(Error::internal("the password is 1234")) })
         .get("/panics", |_: &mut Request| -> &str { panic!("the password is 1234") })
         .get("/unwritten", |_: &mut Request| Response::stream(|_| Err(io::Error::other("the password is 1234"))))
-        .get("/gone", |_: &mut Request| -> Result<&str> { Err(Error::peer(StatusCode::GONE, "it \"was\" here")) })
+        .get("/gone", |_: &mut Request| -> Result<&str> { Err(Error::client(StatusCode::GONE, "it \"was\" here")) })
         .get("/none", |_: &mut Request| None::<&str>)
         .post("/body", |req: &mut Request| -> Result<Bytes> { Ok(req.body().bytes()?) })
 }
@@ -76,7 +76,7 @@ fn lines_of_the_log_end_with_the_id_of_their_request() {
     keep_log();
     let site = |req: &mut Request| -> Result<Response> {
         match req.path().rsplit('/').next() {
-            Some("fails") => Err(Error::ours("not today")),
+            Some("fails") => Err(Error::internal("not today")),
             Some("panics") => panic!("not today"),
             Some("stream-panics") => Ok(Response::stream(|_| panic!("not today"))),
             _ => Ok(Response::decline()),
@@ -98,7 +98,7 @@ fn lines_of_the_log_end_with_the_id_of_their_request() {
 fn an_id_is_not_that_of_the_next_request() {
     keep_log();
     let named = (|_: &mut Request| "named").with(RequestIds::new());
-    let fails = |_: &mut Request| -> Result<&str> { Err(Error::ours("not today")) };
+    let fails = |_: &mut Request| -> Result<&str> { Err(Error::internal("not today")) };
     let path = path("next");
     let running = CASE.bind("127.0.0.1:0").start(Router::new().get("/named", named).get(&path, fails)).unwrap();
     let mut client = Client::connect(&running);

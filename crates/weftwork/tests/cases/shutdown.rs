@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weftwork::{Report, Request, Running, Server};
+use weftwork::{ShutdownReport, Request, Running, Server};
 
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, Site, eventually, noise};
@@ -80,7 +80,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
         let begun = Instant::now();
         let mut fresh: Vec<Client> = (0..8).map(|_| stop.site.client()).collect();
         eventually("all are accepted", || {
-            stop.site.running.counts().accepted == (WITNESSES + fresh.len()) as u64
+            stop.site.running.stats().accepted == (WITNESSES + fresh.len()) as u64
         });
         let stopping = stop.begin(TIMEOUT);
         let silent = fresh.split_off(4);
@@ -297,7 +297,7 @@ fn a_dropped_server_is_stopped() {
 fn a_drain_delay_goes_on_as_before() {
     let delay = Duration::from_millis(400);
     let site = Site::start(CASE.bind_alone().settings(|s| s.drain_delay(delay)));
-    let (view, address) = (site.running.view(), site.running.local_addr().unwrap());
+    let (view, address) = (site.running.status(), site.running.local_addr().unwrap());
     let mut old = site.client();
     old.get("/stopping").is(200, "false");
     let addresses = site.running.addresses().to_vec();
@@ -332,13 +332,13 @@ fn no_time_means_no_delay() {
 #[test]
 fn a_handler_that_looks_at_its_server_goes_with_it() {
     let server = CASE.bind("127.0.0.1:0");
-    let (view, token) = (server.view(), Arc::new(()));
+    let (view, token) = (server.status(), Arc::new(()));
     let (inside, held) = (view.clone(), Arc::downgrade(&token));
-    assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (0, 0, false));
+    assert_eq!((view.stats().requests, view.threads(), view.is_stopping()), (0, 0, false));
     let running = server
         .start(move |_: &mut Request| {
             let _ = &token;
-            format!("{} {} {}", inside.counts().requests, inside.threads() > 0, inside.is_stopping())
+            format!("{} {} {}", inside.stats().requests, inside.threads() > 0, inside.is_stopping())
         })
         .unwrap();
     assert_eq!((view.addresses(), view.engine()), (running.addresses(), running.engine()));
@@ -347,5 +347,5 @@ fn a_handler_that_looks_at_its_server_goes_with_it() {
     let report = running.shutdown(TIMEOUT);
     assert_eq!(report.stuck, 0, "{report}");
     assert!(held.upgrade().is_none(), "the handler is still there");
-    assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (1, 0, true));
+    assert_eq!((status.stats().requests, status.threads(), status.is_stopping()), (1, 0, true));
 }

@@ -47,10 +47,10 @@ fn an_upgrade_is_a_tunnel() {
     // A client that disconnects without a close leaves no tunnel behind, and a stopped proxy has no tunnels.
     let mut other = asks_for_echo(&proxy);
     assert_eq!(other.exactly(8), b"welcome ");
-    eventually("the first tunnel is forgotten", || proxy.counts().connections == 1);
+    eventually("the first tunnel is forgotten", || proxy.stats().connections == 1);
     let report = proxy.shutdown(Duration::from_millis(50));
     assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
-    eventually("every connection behind ends", || behind.counts().connections == 0);
+    eventually("every connection behind ends", || behind.stats().connections == 0);
 }
 
 /// Returns a client of a tunnel.
@@ -98,7 +98,7 @@ fn a_tunnel_in_which_nothing_moves_ends() {
     asks_for_echo(&proxy).ends();
     let took = begun.elapsed();
     assert!(took > SHORT / 2 && took < TIMEOUT / 2, "{took:?}");
-    eventually("every connection behind ends", || behind.counts().connections == 0);
+    eventually("every connection behind ends", || behind.stats().connections == 0);
 }
 
 /// The client has sent everything, and the server sends nothing.
@@ -108,7 +108,7 @@ fn a_tunnel_of_one_direction_ends_as_well() {
     let client = asks_for_echo(&proxy);
     client.half_close();
     assert_eq!(client.rest(), b"");
-    eventually("the tunnel has ended", || proxy.counts().connections == 0);
+    eventually("the tunnel has ended", || proxy.stats().connections == 0);
     gate.open();
 }
 
@@ -117,7 +117,7 @@ fn a_tunnel_of_one_direction_ends_as_well() {
 fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
     let (_behind, proxy, gate) = impatient(SHORT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
-    eventually("the tunnel has ended", || proxy.counts().connections == 0);
+    eventually("the tunnel has ended", || proxy.stats().connections == 0);
     assert!(aside.join().unwrap().is_err());
     gate.open();
 }
@@ -147,7 +147,7 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
     let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
     let mut idle: Vec<Client> = (0..8).map(|_| Client::connect(&proxy)).collect();
     let mut client = asks_for_echo(&proxy);
-    eventually("all are accepted", || proxy.counts().accepted == 9);
+    eventually("all are accepted", || proxy.stats().accepted == 9);
     let stopping = std::thread::spawn(move || proxy.shutdown(TIMEOUT));
     eventually("the proxy drains", || idle.iter_mut().any(Client::has_ended));
     for word in ["still", "there"] {

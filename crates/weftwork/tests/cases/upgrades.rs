@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weftwork::http::HeaderValue;
 use weftwork::{
-    Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Settings, Upgraded, blocks,
+    Feed, FeedLimits, FeedSender, UpgradeHandler, Request, Response, Running, Settings, Upgraded, blocks,
 };
 
 use super::CASE;
@@ -134,18 +134,18 @@ fn timeout(line: Upgraded) -> std::io::Result<()> {
 /// Echoes each whole line, and ends at "end". When the server stops, the protocol waits for one more line.
 struct Lines(FeedSender);
 
-impl Receive for Lines {
-    fn receive(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl UpgradeHandler for Lines {
+    fn on_data(&mut self,bytes: &[u8]) -> std::io::Result<usize> {
         let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return Ok(0) };
         match &bytes[..end] {
             b"end" => self.0.close(),
             b"bad" => return Err(std::io::Error::other("as asked")),
             line => drop(self.0.send([line, b"\n"].concat())),
         }
-        Ok(end + 1 + self.receive(&bytes[end + 1..])?)
+        Ok(end + 1 + self.on_data(&bytes[end + 1..])?)
     }
 
-    fn stopping(&mut self) -> bool {
+    fn on_shutdown(&mut self) -> bool {
         let _ = self.0.send("say end\n");
         true
     }
@@ -154,8 +154,13 @@ impl Receive for Lines {
 /// Never consumes what arrives.
 struct NeverConsumes(#[allow(dead_code)] FeedSender);
 
+<<<<<<< HEAD
 impl Receive for NeverConsumes {
     fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
+=======
+impl UpgradeHandler for Hoard {
+    fn on_data(&mut self,_: &[u8]) -> std::io::Result<usize> {
+>>>>>>> 5449d7dc (Public names: the field's own terms)
         Ok(0)
     }
 }
@@ -166,8 +171,8 @@ struct Sink {
     says: bool,
 }
 
-impl Receive for Sink {
-    fn receive(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl UpgradeHandler for Sink {
+    fn on_data(&mut self,bytes: &[u8]) -> std::io::Result<usize> {
         std::thread::sleep(Duration::from_millis(5));
         if self.says {
             let _ = self.sender.send("taken\n");
@@ -194,7 +199,7 @@ fn switched(client: &mut Client) {
 #[track_caller]
 fn is_well(server: &Running) {
     Client::connect(server).get("/").is(200, "hello");
-    eventually("every connection ends", || server.counts().connections == 0);
+    eventually("every connection ends", || server.stats().connections == 0);
 }
 
 #[test]
@@ -366,7 +371,7 @@ fn who_takes_too_little_is_left() {
     let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(weftwork::ByteCount(1 << 40)));
     let mut client = upgraded(&server, "/flood");
     let (begun, mut taken) = (Instant::now(), 0);
-    while server.counts().connections > 0 {
+    while server.stats().connections > 0 {
         assert!(begun.elapsed() < TIMEOUT / 2, "it was waited for");
         taken += client.take(64 << 10);
         std::thread::sleep(Duration::from_millis(5));
@@ -387,7 +392,7 @@ fn a_read_ends_at_its_timeout() {
 fn a_panic_costs_one_connection() {
     let (server, _) = start();
     upgraded(&server, "/panic").ends();
-    eventually("it is counted", || server.counts().panics == 1);
+    eventually("it is counted", || server.stats().panics == 1);
     is_well(&server);
 }
 

@@ -190,7 +190,7 @@ fn an_upload_that_nobody_takes_ends() {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
         let aside = client.send_aside(noise(30_000_000));
         assert_eq!(client.answer_head().status.to_string(), status[..3]);
-        eventually("the connection ends", || proxy.counts().connections == 0);
+        eventually("the connection ends", || proxy.stats().connections == 0);
         over.open();
         let _ = aside.join().unwrap();
         server.join().unwrap();

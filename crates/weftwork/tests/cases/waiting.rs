@@ -84,8 +84,13 @@ impl Overload {
         let running = (0..HANDLERS).map(|_| ask()).collect();
         site.inside.gate.wait_for(HANDLERS);
         let queued = ask();
-        eventually("it queues", || site.running.counts().queued == 1);
+<<<<<<< HEAD
+        eventually("it queues", || site.running.stats().queued == 1);
         Overload { site, running, queued }
+=======
+        eventually("it queues", || site.running.stats().queued == 1);
+        Crowd { site, running, queued }
+>>>>>>> 5449d7dc (Public names: the field's own terms)
     }
 
     /// Lets the handlers finish. The waiting request is not started. Returns the result of `leave` for its
@@ -96,7 +101,7 @@ impl Overload {
         let left = leave(queued);
         site.inside.gate.open();
         running.iter_mut().for_each(|client| client.answer().is(200, "passed"));
-        eventually("it is given up", || site.running.counts().abandoned == 1);
+        eventually("it is given up", || site.running.stats().queue_abandoned == 1);
         assert_eq!(site.calls(), 3);
         drop(running);
         site.is_well();
@@ -146,8 +151,15 @@ fn a_queued_request_whose_client_waits_is_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
+<<<<<<< HEAD
     let mut overload = Overload::start(Duration::from_secs(60));
     overload.site.inside.gate.open();
     overload.queued.answer().is(200, "passed");
-    assert_eq!(overload.site.running.counts().abandoned, 0);
+    assert_eq!(overload.site.running.stats().abandoned, 0);
+=======
+    let mut crowd = Crowd::gather(Duration::from_secs(60));
+    crowd.site.inside.gate.open();
+    crowd.queued.answer().is(200, "passed");
+    assert_eq!(crowd.site.running.stats().queue_abandoned, 0);
+>>>>>>> 5449d7dc (Public names: the field's own terms)
 }

@@ -26,7 +26,7 @@ fn it_is_logged_while_it_runs_and_when_it_ends() {
         let line = is_logged(&["is still running", &path[..50.min(path.len())]]);
         assert!(line.starts_with("WARN") && line.contains("handler_warn_after is 50ms"), "{line}");
         assert!(line.contains("on the thread weft") && !line.contains("secret"), "{line}");
-        eventually("it is counted", || site.running.counts().overdue == 1);
+        eventually("it is counted", || site.running.stats().slow_handlers == 1);
         site.inside.gate.open();
         client.answer().is(200, "passed");
         is_logged(&["a handler took", &path]);
@@ -44,7 +44,7 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     site.inside.gate.wait_for(1);
     is_logged(&["is still running", &path[..50.min(path.len())]]);
-    eventually("it is counted", || site.running.counts().overdue == 1);
+    eventually("it is counted", || site.running.stats().slow_handlers == 1);
     site.inside.gate.open();
     client.answer().is(200, "before after");
     is_logged(&["the writer of a streamed body took", &path]);
@@ -58,7 +58,7 @@ fn who_waits_for_a_client_is_not_logged() {
     let site = || CASE.start_with(|s| s.handler_warn_after(warn_after));
     let pausing = site();
     pausing.client().get(&format!("/pause/{}", longer.as_millis())).is(200, "before after");
-    assert_eq!(pausing.running.counts().overdue, 0, "a pause");
+    assert_eq!(pausing.running.stats().slow_handlers, 0, "a pause");
     let requests = [
         ("one who does not read", "GET /stream/20000000 HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("one who does not send", "POST /echo-stream HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"),
@@ -70,7 +70,7 @@ fn who_waits_for_a_client_is_not_logged() {
         client.send(request);
         client.wait_for_bytes();
         std::thread::sleep(longer);
-        assert_eq!(site.running.counts().overdue, 0, "{what}");
+        assert_eq!(site.running.stats().slow_handlers, 0, "{what}");
     }
 }
 
@@ -84,7 +84,7 @@ fn quick_ones_are_not() {
     while begun.elapsed() < SHORT * 4 {
         assert_eq!(client.get(&path).status, 200);
     }
-    assert_eq!(site.running.counts().overdue, 0);
+    assert_eq!(site.running.stats().slow_handlers, 0);
     assert!(logged(&[&path]).is_empty());
 }
 
@@ -97,11 +97,11 @@ fn a_quick_one_behind_a_slow_one_is_not() {
     let mut client = site.client();
     client.send(format!("GET {slow} HTTP/1.1\r\nHost: a\r\n\r\nGET {quick} HTTP/1.1\r\nHost: a\r\n\r\n"));
     site.inside.gate.wait_for(1);
-    eventually("it is counted", || site.running.counts().overdue == 1);
+    eventually("it is counted", || site.running.stats().slow_handlers == 1);
     site.inside.gate.open();
     client.answer().is(200, "passed");
     client.answer();
     is_logged(&["a handler took", &slow]);
     assert!(logged(&[&quick]).is_empty());
-    assert_eq!(site.running.counts().overdue, 1);
+    assert_eq!(site.running.stats().slow_handlers, 1);
 }

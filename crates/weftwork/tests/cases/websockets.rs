@@ -155,7 +155,7 @@ impl Chat {
     #[track_caller]
     fn is_well(&self) {
         crate::support::Client::connect(&self.server).get("/").is(200, "hello");
-        eventually("every connection ends", || self.server.counts().connections == 0);
+        eventually("every connection ends", || self.server.stats().connections == 0);
     }
 }
 
@@ -355,7 +355,7 @@ fn a_hub_tells_everybody() {
     clients[0].send(Sent::text("panic")).unwrap();
     closes(&mut clients.remove(0), 1011);
     clients.iter_mut().for_each(|client| says(client, "one has left"));
-    assert_eq!(chat.server.counts().panics, 1);
+    assert_eq!(chat.server.stats().panics, 1);
     drop(clients);
     chat.is_well();
 }

@@ -1,7 +1,7 @@
 //! Tests the answer to each request.
 
 use weftwork::prelude::*;
-use weftwork::{Blocking, Miss, TestClient, Verbs};
+use weftwork::{Blocking, MatchError, MethodFilter, TestClient};
 
 #[derive(Routes, Debug, PartialEq, Clone)]
 enum Site {
@@ -215,7 +215,7 @@ fn a_nest_answers_what_a_route_beside_it_does_not_take() {
     }
     assert_eq!(Teams::from_path(&Method::GET, "/teams/new"), Ok(Teams::New));
     let beside = Teams::from_path(&Method::POST, "/teams/new");
-    assert!(matches!(beside, Err(Miss::Malformed(part)) if part.name == "team"));
+    assert!(matches!(beside, Err(MatchError::InvalidParam(part)) if part.name == "team"));
 }
 
 #[test]
@@ -314,8 +314,11 @@ fn connect_is_for_the_fallback_and_no_route() {
         let answer = connection.response();
         assert_eq!((answer.status.as_u16(), answer.text()), (410, "fallback \"\""));
     }
-    assert_eq!(All::from_path(&Method::CONNECT, "/x").unwrap_err(), Miss::Method(Verbs::ANY));
-    assert!(!Verbs::ANY.meets(Verbs::CONNECT));
+    assert_eq!(
+        All::from_path(&Method::CONNECT, "/x").unwrap_err(),
+        MatchError::MethodNotAllowed(MethodFilter::ANY)
+    );
+    assert!(!MethodFilter::ANY.intersects(MethodFilter::CONNECT));
 }
 
 #[test]
@@ -394,7 +397,7 @@ fn a_route_knows_its_method_and_a_miss_is_an_error() {
     assert_eq!(Site::Admin(Admin::Ban { id: 1, why: None }).method(), Method::POST);
     assert_eq!(Site::Anything.method(), Method::GET);
     let miss = Site::from_path(&Method::GET, "nothing").unwrap_err();
-    assert_eq!((miss.clone(), miss.to_string()), (Miss::NotFound, "no route has this path".into()));
+    assert_eq!((miss.clone(), miss.to_string()), (MatchError::NotFound, "no route has this path".into()));
     let miss = Site::from_path(&Method::POST, "/").unwrap_err();
     assert_eq!(miss.to_string(), "the routes with this path allow GET, HEAD");
 }
@@ -422,7 +425,7 @@ fn routes_are_listed_with_their_prefixes() {
 #[test]
 fn engines_learn_each_route_by_itself() {
     let learned =
-        |method: &str, path: &str| Site::blocking_of(Verbs::of(&method.parse().unwrap()), path.as_bytes());
+        |method: &str, path: &str| Site::blocking_of(MethodFilter::of(&method.parse().unwrap()), path.as_bytes());
     let user = learned("GET", "/users/7");
     assert!(matches!(user, Blocking::Learn { .. }));
     assert_eq!(learned("GET", "/users/8"), user);

@@ -51,7 +51,7 @@ where
 }
 
 enums_named! {
-    blocking: Blocking, method: Method, miss: Miss, path_writer: PathWriter, route: Route, routes: Routes, verbs: Verbs
+    blocking: Blocking, method: Method, error: MatchError, path_writer: PathWriter, route: Route, routes: Routes, methods: MethodFilter
 }
 
 /// A type that a macro received looks like a type, and is a group of tokens to the derive.
@@ -88,7 +88,7 @@ fn a_variant_may_have_the_name_of_the_constant() {
     use weftwork::Routes;
     check(Site::ROUTES, |_| "one");
     check(Site::In(linted::Inner::Home), |_| "nested");
-    let pattern = |path: &str| <Site as Routes>::pattern(weftwork::Verbs::GET, path.as_bytes());
+    let pattern = |path: &str| <Site as Routes>::pattern(weftwork::MethodFilter::GET, path.as_bytes());
     assert_eq!(pattern("/routes").as_deref(), Some("/routes"));
     assert_eq!(pattern("/in").as_deref(), Some("/in"));
 }

@@ -88,7 +88,7 @@ impl Site {
         client.send(first);
         client.get("/").is(200, "hello");
         drop(client);
-        eventually("every connection ends", || self.running.counts().connections == 0);
+        eventually("every connection ends", || self.running.stats().connections == 0);
     }
 }
 

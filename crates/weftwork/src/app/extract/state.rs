@@ -41,7 +41,7 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
             Some(given) => Some(given.clone()),
             None => state.clone().downcast().ok(),
         });
-        found.map(State).ok_or_else(|| Error::ours(Need::of::<T>().to_string()))
+        found.map(State).ok_or_else(|| Error::internal(Need::of::<T>().to_string()))
     }
 
     fn need() -> Option<Need> {

@@ -291,7 +291,7 @@ fn a_body_that_does_not_come_whole_is_a_problem() {
         (BodyError::Timeout, 408),
         (BodyError::Disconnected, 400),
         (BodyError::Malformed(crate::Fault::ChunkSizeInvalid), 400),
-        (BodyError::ServerStops, 503),
+        (BodyError::ShuttingDown, 503),
     ];
     let form = "application/x-www-form-urlencoded";
     for (path, kind) in [("/text", ""), ("/bytes", ""), ("/json", "application/json"), ("/form", form)] {

@@ -55,7 +55,7 @@ impl BasicAuth {
         let challenge = HeaderValue::from_str(&format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
         match challenge {
             Ok(challenge) if plain => Ok(BasicAuth { challenge, users: Vec::new(), check: None }),
-            _ => Err(Error::knob("realm", realm, "printable ASCII without quotes and backslashes")),
+            _ => Err(Error::setting("realm", realm, "printable ASCII without quotes and backslashes")),
         }
     }
 

@@ -80,7 +80,7 @@ pub struct Cors {
 
 enum Allowed {
     Any,
-    Listed(Vec<Box<str>>),
+    RouteList(Vec<Box<str>>),
     If(Box<dyn Fn(&str) -> bool + Send + Sync>),
 }
 
@@ -98,7 +98,7 @@ impl Cors {
     /// would never match, or match too much.
     pub fn origins<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Cors> {
         let listed = origins.into_iter().map(origin::checked).collect::<Result<_>>()?;
-        Ok(Cors::new(Allowed::Listed(listed)))
+        Ok(Cors::new(Allowed::RouteList(listed)))
     }
 
     /// Allows the pages of origins for which `allowed` returns true. It gets only well-formed origins, never
@@ -146,7 +146,7 @@ impl Cors {
             Allowed::Any => Err(Error::usage(
                 "CORS for any origin cannot allow credentials, because every page could act as its visitor: list the origins",
             )),
-            Allowed::Listed(_) | Allowed::If(_) => Ok(Cors { credentials: true, ..self }),
+            Allowed::RouteList(_) | Allowed::If(_) => Ok(Cors { credentials: true, ..self }),
         }
     }
 
@@ -163,7 +163,7 @@ impl Cors {
         let allowed = match &self.allowed {
             // Also without an `Origin`, because a cache may use the response for a request with one.
             Allowed::Any => return Some(HeaderValue::from_static("*")),
-            Allowed::Listed(origins) => {
+            Allowed::RouteList(origins) => {
                 origin_sent.filter(|&origin_sent| origins.iter().any(|origin| **origin == *origin_sent))
             }
             Allowed::If(allowed) => origin_sent.filter(|origin_sent| allowed(origin_sent)),
@@ -243,7 +243,7 @@ impl Middleware for Cors {
         }
         let is_preflight = preflighted.is_some();
         let cors_fields = self.fields_for(grant.filter(|_| !is_preflight));
-        next.run(req).changed_by(move |mut response| {
+        next.run(req).map_final(move |mut response| {
             cors_fields.apply(&mut response);
             if is_preflight {
                 PREFLIGHT_FIELDS.iter().for_each(|name| drop(response.remove_header(name)));
@@ -265,7 +265,7 @@ pub(in crate::app) fn preflighted(req: &Request<'_>) -> Option<Method> {
 fn header_list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {
     let names = names.into_iter().map(|name| match HeaderName::try_from(name) {
         Ok(name) if name.as_str() != "*" => Ok(name.to_string()),
-        _ => Err(Error::knob("header", name, "the name of a header")),
+        _ => Err(Error::setting("header", name, "the name of a header")),
     });
     let names = names.collect::<Result<Vec<_>>>()?.join(", ");
     HeaderValue::try_from(names).map_err(Error::from)
@@ -275,7 +275,7 @@ impl fmt::Debug for Cors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let allowed: &dyn fmt::Debug = match &self.allowed {
             Allowed::Any => &"*",
-            Allowed::Listed(origins) => origins,
+            Allowed::RouteList(origins) => origins,
             Allowed::If(_) => &"a function",
         };
         f.debug_struct("Cors")

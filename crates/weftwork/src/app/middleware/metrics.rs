@@ -21,14 +21,14 @@ use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
 /// Upper bounds in seconds, from the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// Counts and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
+/// ServerStats and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
 ///
 /// | name | meaning |
 /// |---|---|
 /// | `http_server_request_duration_seconds` | A histogram by `http_request_method`, `http_route` and `http_response_status_code`. Its `_count` is the number of requests. |
 /// | `http_server_active_requests` | Requests in progress |
 /// | `weftwork_connections`, `weftwork_threads` | Current numbers, with [`server`](Metrics::server) |
-/// | `weftwork_requests_total` and others | All of [`Counts`](crate::Counts), with [`server`](Metrics::server) |
+/// | `weftwork_requests_total` and others | All of [`ServerStats`](crate::ServerStats), with [`server`](Metrics::server) |
 ///
 /// Names, labels and buckets follow the semantic conventions of OpenTelemetry. The route is its
 /// [pattern](Next::pattern), and is empty if no route matched. A method that RFC 9110 does not define is
@@ -48,7 +48,7 @@ const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.7
 /// use weftwork::prelude::*;
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
-/// let metrics = Metrics::new().server(server.view());
+/// let metrics = Metrics::new().server(server.status());
 /// let site = Router::new()
 ///     .get("/users/{id}", || "a user")
 ///     .get("/metrics", metrics.page())

@@ -152,7 +152,7 @@ impl Middleware for RequestIds {
         req.identify(id.as_str());
         req.extensions_mut().insert(id);
         req.extensions_mut().insert(trace);
-        next.run(req).changed_by(move |mut response| {
+        next.run(req).map_final(move |mut response| {
             for (name, value) in &fields {
                 if let Some(value) = value {
                     response.set_header(name.clone(), value.clone());

@@ -112,7 +112,7 @@ fn with(headers: &[(HeaderName, HeaderValue)], mut response: Response) -> Respon
 
 fn value(what: &str, text: &str) -> Result<HeaderValue> {
     let made = HeaderValue::from_str(text);
-    made.map_err(|_| Error::knob(what, text, "the value of a header: printable, on one line"))
+    made.map_err(|_| Error::setting(what, text, "the value of a header: printable, on one line"))
 }
 
 impl Middleware for SecurityHeaders {
@@ -123,7 +123,7 @@ impl Middleware for SecurityHeaders {
         }
         // A placeholder may have some of the headers that the final response lacks.
         let headers = self.headers.clone();
-        response.changed_by(move |response| with(&headers, response))
+        response.map_final(move |response| with(&headers, response))
     }
 }
 

@@ -39,7 +39,7 @@ fn a_middleware_may_answer_by_itself() {
 
 #[test]
 fn what_the_handler_says_of_blocking_passes_through() {
-    let asked = Asked::new(&Method::GET, b"/x");
+    let asked = RequestLine::new(&Method::GET, b"/x");
     let pass = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
     assert_eq!(blocks(|_: &mut Request<'_>| ()).with(pass).blocking(&asked), Blocking::Always);
     let plain = |_: &mut Request<'_>| ();

@@ -84,7 +84,7 @@ impl<'r> BodyDriver<'r> {
     /// Returns the error for a 413 and logs it. The log names the limit, which a client does not need.
     pub(super) fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
         self.body.tell(format_args!("form rejected: {limit} is {value}"));
-        BodyError::PastLimit { limit, value }
+        BodyError::FormLimit { limit, value }
     }
 
     /// Returns the error for a field that is too large, and logs it. The client gets the name of the field.

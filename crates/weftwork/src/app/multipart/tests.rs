@@ -55,7 +55,7 @@ fn a_form_that_was_read_before_is_no_fault_of_its_client() {
     let mut request = canned.request(2 << 20);
     assert!(request.multipart().is_ok() && request.multipart().is_ok(), "nothing is read yet");
     assert_eq!(request.body().bytes().unwrap(), FORM);
-    assert_eq!(request.multipart().err(), Some(BodyError::ReadBefore));
+    assert_eq!(request.multipart().err(), Some(BodyError::AlreadyRead));
 }
 
 /// It is unknown which of them an earlier filter has checked.

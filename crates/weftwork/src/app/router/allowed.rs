@@ -4,28 +4,28 @@ use std::fmt;
 
 use http::{Method, StatusCode, header};
 
-use crate::app::routes::{Verbs, allow, other_method};
+use crate::app::routes::{MethodFilter, allow, other_method};
 use crate::message::{OF_CONTENT, Request, Response};
 
 /// Methods for an `Allow` field. Methods with a constant come first.
 pub(super) struct Allowed {
-    verbs: Verbs,
+    methods: MethodFilter,
     others: Vec<Method>,
 }
 
 impl Allowed {
     pub(super) fn none() -> Allowed {
-        Allowed { verbs: Verbs::NONE, others: Vec::new() }
+        Allowed { methods: MethodFilter::NONE, others: Vec::new() }
     }
 
     pub(super) fn is_none(&self) -> bool {
-        self.verbs == Verbs::NONE && self.others.is_empty()
+        self.methods == MethodFilter::NONE && self.others.is_empty()
     }
 
     /// Adds the methods that a route for `method` answers. `None` stands for any method.
     pub(super) fn add_route(&mut self, method: Option<&Method>) {
         match method {
-            None => self.verbs = Verbs::ANY,
+            None => self.methods = MethodFilter::ANY,
             Some(&Method::GET) => {
                 self.add(&Method::GET);
                 self.add(&Method::HEAD);
@@ -61,9 +61,9 @@ impl Allowed {
     }
 
     fn add(&mut self, method: &Method) {
-        let verb = Verbs::of(method);
-        if verb.is_named() {
-            self.verbs = self.verbs.or(verb);
+        let filter = MethodFilter::of(method);
+        if filter.is_named() {
+            self.methods = self.methods.or(filter);
         } else if !self.others.contains(method) {
             self.others.push(method.clone());
         }
@@ -72,8 +72,8 @@ impl Allowed {
 
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.verbs)?;
-        let mut between = if self.verbs == Verbs::NONE { "" } else { ", " };
+        write!(f, "{}", self.methods)?;
+        let mut between = if self.methods == MethodFilter::NONE { "" } else { ", " };
         for method in &self.others {
             write!(f, "{between}{method}")?;
             between = ", ";

@@ -12,10 +12,10 @@ use super::build::{Found, RouteTable};
 use super::pattern::join;
 use super::{Entry, Mount, RouteError, Router};
 use crate::app::middleware::preflighted;
-use crate::app::routes::Verbs;
+use crate::app::routes::MethodFilter;
 use crate::app::routes::derived::{nested_blocking, route_id};
 use crate::error::{Error, Result};
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response, Shared};
+use crate::message::{Blocking, Handler, IntoResponse, Need, Request, RequestLine, Response, Shared};
 
 /// Seed of the numbers by which engines learn routes.
 const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
@@ -39,7 +39,7 @@ impl Handler for Router {
         }
     }
 
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+    fn blocking(&self, asked: &RequestLine<'_>) -> Blocking {
         let table = self.table();
         if let Some(found) = table.find(asked.method(), asked.path()) {
             return match self.routes[found.route].handler.blocking(asked) {
@@ -53,11 +53,11 @@ impl Handler for Router {
                 let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
                 nested_blocking(route_id(!SEED, number as u64), mount.handler.blocking(&asked))
             }
-            None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(asked)),
+            None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(line)),
         }
     }
 
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+    fn reads_ahead(&self, asked: &RequestLine<'_>) -> bool {
         let table = self.table();
         if let Some(found) = table.find(asked.method(), asked.path()) {
             return self.routes[found.route].handler.reads_ahead(asked);
@@ -65,14 +65,14 @@ impl Handler for Router {
         match table.mounts(asked.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
-                let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
-                mount.handler.reads_ahead(&asked)
+                let line = if mount.strips { line.beneath(prefix.len()) } else { *line };
+                mount.handler.reads_ahead(&line)
             }
-            None => self.fallback.as_ref().is_none_or(|handler| handler.reads_ahead(asked)),
+            None => self.fallback.as_ref().is_none_or(|handler| handler.reads_ahead(line)),
         }
     }
 
-    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+    fn pattern(&self, asked: &RequestLine<'_>) -> Option<Cow<'_, str>> {
         let table = self.table();
         if let Some(found) = table.find(asked.method(), asked.path()) {
             return Some(Cow::Borrowed(&self.routes[found.route].path));
@@ -80,12 +80,12 @@ impl Handler for Router {
         let mounted = table.mounts(asked.path()).find_map(|(prefix, number)| {
             let mount = &self.mounts[number];
             if !mount.strips {
-                return mount.handler.pattern(asked);
+                return mount.handler.pattern(line);
             }
-            let inner = mount.handler.pattern(&asked.beneath(prefix.len()))?;
+            let inner = mount.handler.pattern(&line.beneath(prefix.len()))?;
             Some(Cow::Owned(whole_pattern(prefix, &inner)))
         });
-        mounted.or_else(|| self.fallback.as_ref()?.pattern(asked))
+        mounted.or_else(|| self.fallback.as_ref()?.pattern(line))
     }
 
     /// Checks that the paths are valid, that no routes conflict, and that mounted handlers have no errors.
@@ -181,11 +181,12 @@ impl Router {
 
     /// Returns the captures if `route` matches the request, without a look-up in a tree.
     fn match_route(&self, table: &RouteTable, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
-        let verb = Verbs::of(req.method());
+        let verb = MethodFilter::of(req.method());
         let mine = match &self.routes[route].method {
             None => true,
             Some(method) => {
-                method == req.method() || (verb == Verbs::HEAD && Verbs::of(method) == Verbs::GET)
+                method == req.method()
+                    || (verb == MethodFilter::HEAD && MethodFilter::of(method) == MethodFilter::GET)
             }
         };
         table.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())

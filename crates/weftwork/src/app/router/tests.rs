@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::pattern::{Pattern, is_under, join};
 use super::*;
-use crate::message::{Asked, Blocking, Request, Response, blocks, unbuffered};
+use crate::message::{Blocking, Request, RequestLine, Response, blocks, unbuffered};
 use crate::{HandlerExt, Next, State, TestClient};
 
 /// Answers with a name, the path and the captures.
@@ -302,7 +302,7 @@ fn engines_learn_each_route_by_itself() {
         .get("/report", blocks(show("report")))
         .mount("/m", Router::new().get("/{a}", show("a")).get("/{a}/b", show("b")))
         .mount("/n", Router::new().get("/{a}", show("a")));
-    let learned = |path: &str| router.blocking(&Asked::new(&Method::GET, path.as_bytes()));
+    let learned = |path: &str| router.blocking(&RequestLine::new(&Method::GET, path.as_bytes()));
     assert_eq!(learned("/users/7"), learned("/users/8"));
     assert_eq!(learned("/m/1"), learned("/m/2"));
     assert_eq!((learned("/report"), learned("/nothing")), (Blocking::Always, Blocking::Never));
@@ -346,7 +346,7 @@ fn each_route_says_whether_its_body_is_read_ahead() {
         .post("/talk", unbuffered(show("talk")))
         .mount("/m", Router::new().post("/talk", unbuffered(show("talk"))).post("/form", show("form")))
         .post("/inner", unbuffered(show("talk")).with(|req: &mut Request, next: Next| next.run(req)));
-    let ahead = |path: &str| router.reads_ahead(&Asked::new(&Method::POST, path.as_bytes()));
+    let ahead = |path: &str| router.reads_ahead(&RequestLine::new(&Method::POST, path.as_bytes()));
     for path in ["/form", "/m/form", "/nothing", "/m/nothing"] {
         assert!(ahead(path), "{path}");
     }

@@ -5,32 +5,32 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Miss, Route, Routes, Verbs};
+use super::{MatchError, MethodFilter, Route, Routes};
 use crate::app::extract::IntoHandler;
 use crate::error::Result;
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response};
+use crate::message::{Blocking, Handler, IntoResponse, Need, Request, RequestLine, Response};
 
 /// Creates a handler that finds the route of each request and calls `handler` with it.
 ///
 /// `handler` is one function with a `match` over all routes. It may be a closure that owns shared values:
 /// `routes(move |route, req: &mut Request| app.answer(route, req))`. See [`Routes`].
-pub fn routes<T, F, R>(handler: F) -> Dispatch<T, F>
+pub fn routes<T, F, R>(handler: F) -> RoutesHandler<T, F>
 where
     T: Routes,
     F: Fn(T, &mut Request<'_>) -> R + Send + Sync + 'static,
     R: IntoResponse,
 {
-    Dispatch { handler, fallback: None, routes: PhantomData }
+    RoutesHandler { handler, fallback: None, routes: PhantomData }
 }
 
 /// The handler that [`routes`] creates.
-pub struct Dispatch<T, F> {
+pub struct RoutesHandler<T, F> {
     handler: F,
     fallback: Option<Arc<dyn Handler>>,
     routes: PhantomData<fn() -> T>,
 }
 
-impl<T, F> Dispatch<T, F> {
+impl<T, F> RoutesHandler<T, F> {
     /// Sets the handler for requests that no route matches, or whose handler [declines](Response::decline). It
     /// replaces the 404, but not the 405 or 400.
     ///
@@ -45,12 +45,12 @@ impl<T, F> Dispatch<T, F> {
     /// # assert_eq!(client.get("/").send().text(), "home");
     /// ```
     #[must_use]
-    pub fn fallback<M>(self, handler: impl IntoHandler<M>) -> Dispatch<T, F> {
-        Dispatch { fallback: Some(handler.into_handler()), ..self }
+    pub fn fallback<M>(self, handler: impl IntoHandler<M>) -> RoutesHandler<T, F> {
+        RoutesHandler { fallback: Some(handler.into_handler()), ..self }
     }
 }
 
-impl<T, F, R> Handler for Dispatch<T, F>
+impl<T, F, R> Handler for RoutesHandler<T, F>
 where
     T: Routes,
     F: Fn(T, &mut Request<'_>) -> R + Send + Sync + 'static,
@@ -66,29 +66,29 @@ where
                 }
                 response
             }
-            Err(miss) => self.refuse(miss, req, T::ROUTES),
+            Err(error) => self.refuse(error, req, T::ROUTES),
         }
     }
 
     /// Returns the blocking behaviour of a request's route. Engines learn each route separately.
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        match (T::blocking_of(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
+    fn blocking(&self, asked: &RequestLine<'_>) -> Blocking {
+        match (T::blocking_of(MethodFilter::of(asked.method()), asked.path_bytes()), &self.fallback) {
             (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
             (known, _) => known,
         }
     }
 
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        match (T::reads_ahead(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        match (T::reads_ahead(MethodFilter::of(line.method()), line.path_bytes()), &self.fallback) {
             (Some(ahead), _) => ahead,
-            (None, Some(fallback)) => fallback.reads_ahead(asked),
+            (None, Some(fallback)) => fallback.reads_ahead(line),
             (None, None) => true,
         }
     }
 
-    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-        let own = T::pattern(Verbs::of(asked.method()), asked.path_bytes());
-        own.or_else(|| self.fallback.as_ref()?.pattern(asked))
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+        let own = T::pattern(MethodFilter::of(line.method()), line.path_bytes());
+        own.or_else(|| self.fallback.as_ref()?.pattern(line))
     }
 
     fn check(&self) -> Result<()> {
@@ -100,7 +100,7 @@ where
     }
 }
 
-impl<T, F> Dispatch<T, F> {
+impl<T, F> RoutesHandler<T, F> {
     #[cold]
     fn fall_back(&self, declined: &mut Response, req: &mut Request<'_>) {
         if let Some(fallback) = &self.fallback {
@@ -109,23 +109,25 @@ impl<T, F> Dispatch<T, F> {
     }
 
     #[cold]
-    fn refuse(&self, miss: Miss, req: &mut Request<'_>, routes: &[Route]) -> Response {
+    fn refuse(&self, miss: MatchError, req: &mut Request<'_>, routes: &[Route]) -> Response {
         match (miss, &self.fallback) {
             // RFC 9110 section 9.3.7: `*` asks about the server as a whole.
-            (Miss::NotFound, _) if req.path() == "*" => Miss::Method(all(routes)).answer(req),
-            (Miss::NotFound, Some(fallback)) => fallback.call(req),
+            (MatchError::NotFound, _) if req.path() == "*" => MatchError::Method(all(routes)).answer(req),
+            (MatchError::NotFound, Some(fallback)) => fallback.call(req),
             (miss, _) => miss.answer(req),
         }
     }
 }
 
-fn all(routes: &[Route]) -> Verbs {
-    let verbs = routes.iter().fold(Verbs::NONE, |verbs, route| verbs.or(route.methods).or(all(route.nested)));
-    if verbs.meets(Verbs::GET) { verbs.or(Verbs::HEAD) } else { verbs }
+fn all(routes: &[Route]) -> MethodFilter {
+    let methods = routes
+        .iter()
+        .fold(MethodFilter::NONE, |methods, route| methods.or(route.methods).or(all(route.nested)));
+    if methods.intersects(MethodFilter::GET) { methods.or(MethodFilter::HEAD) } else { methods }
 }
 
-impl<T, F> fmt::Debug for Dispatch<T, F> {
+impl<T, F> fmt::Debug for RoutesHandler<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dispatch").finish_non_exhaustive()
+        f.debug_struct("RoutesHandler").finish_non_exhaustive()
     }
 }

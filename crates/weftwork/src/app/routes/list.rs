@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::verbs::Verbs;
+use super::method_filter::MethodFilter;
 
 /// A route as it was declared.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Methods of the route. A nest has no methods of its own.
-    pub methods: Verbs,
+    pub methods: MethodFilter,
     /// Pattern of the route, relative to its enum.
     pub pattern: &'static str,
     /// Name of the variant.
@@ -20,13 +20,13 @@ pub struct Route {
 
 /// The routes of a site, one per line: methods, pattern and variant.
 #[derive(Clone, Debug)]
-pub struct Listed(Vec<[String; 3]>);
+pub struct RouteList(Vec<[String; 3]>);
 
-impl Listed {
-    pub(super) fn of(routes: &[Route]) -> Listed {
+impl RouteList {
+    pub(super) fn of(routes: &[Route]) -> RouteList {
         let mut lines = Vec::new();
         gather(routes, "", "", &mut lines);
-        Listed(lines)
+        RouteList(lines)
     }
 
     /// Returns the methods, the pattern and the variant of each route. Nests are expanded.
@@ -41,7 +41,7 @@ fn gather(routes: &[Route], prefix: &str, owner: &str, into: &mut Vec<[String; 3
         let pattern = joined(prefix, route.pattern);
         if route.nested.is_empty() {
             let methods = match route.methods {
-                Verbs::ANY => "any".to_owned(),
+                MethodFilter::ANY => "any".to_owned(),
                 methods => methods.to_string(),
             };
             into.push([methods, pattern, name]);
@@ -72,7 +72,7 @@ pub fn nested_pattern(prefix: &str, inner: Option<Cow<'static, str>>) -> Option<
     inner.map(|inner| Cow::Owned(joined(prefix, &inner)))
 }
 
-impl fmt::Display for Listed {
+impl fmt::Display for RouteList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |column: usize| self.0.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let (methods, patterns) = (width(0), width(1));

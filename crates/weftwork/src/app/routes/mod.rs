@@ -2,16 +2,16 @@
 
 mod dispatch;
 mod list;
-mod miss;
+mod match_error;
+mod method_filter;
 mod path;
 mod query;
-mod verbs;
 
-pub use dispatch::{Dispatch, routes};
-pub use list::{Listed, Route};
-pub use miss::{Malformed, Miss};
-pub(crate) use miss::{allow, other_method};
-pub use verbs::Verbs;
+pub use dispatch::{RoutesHandler, routes};
+pub use list::{Route, RouteList};
+pub use match_error::{InvalidParam, MatchError};
+pub(crate) use match_error::{allow, other_method};
+pub use method_filter::MethodFilter;
 
 /// Functions that the derived code calls. Not part of the API.
 #[doc(hidden)]
@@ -19,14 +19,14 @@ pub mod derived {
     pub use super::list::{nested_pattern, path_pattern};
     pub use super::path::{PathWriter, capture, nested_path, split_segment};
     pub use super::query::{optional, repeated, required};
-    pub use super::{Miss, Route, Routes, Verbs};
+    pub use super::{MatchError, MethodFilter, Route, Routes};
     pub use crate::message::Blocking;
     pub use http::Method;
 
     /// Returns the error for a path that no route matches. `allowed` are the methods of routes with the same
     /// path.
-    pub fn unmatched(allowed: Verbs) -> Miss {
-        Miss::unmatched(allowed)
+    pub fn unmatched(allowed: MethodFilter) -> MatchError {
+        MatchError::unmatched(allowed)
     }
 
     /// Returns a well-distributed number for the route `index` of the enum with number `seed`, for
@@ -163,16 +163,16 @@ pub trait Routes: Sized + 'static {
     const ROUTES: &'static [Route];
 
     #[doc(hidden)]
-    fn parse(verb: Verbs, path: &[u8], query: &str) -> Result<Self, Miss>;
+    fn parse(method: MethodFilter, path: &[u8], query: &str) -> Result<Self, MatchError>;
 
     #[doc(hidden)]
-    fn blocking_of(verb: Verbs, path: &[u8]) -> Blocking;
+    fn blocking_of(verb: MethodFilter, path: &[u8]) -> Blocking;
 
     #[doc(hidden)]
-    fn reads_ahead(verb: Verbs, path: &[u8]) -> Option<bool>;
+    fn reads_ahead(method: MethodFilter, path: &[u8]) -> Option<bool>;
 
     #[doc(hidden)]
-    fn pattern(verb: Verbs, path: &[u8]) -> Option<Cow<'static, str>>;
+    fn pattern(method: MethodFilter, path: &[u8]) -> Option<Cow<'static, str>>;
 
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);
@@ -184,16 +184,16 @@ pub trait Routes: Sized + 'static {
     /// Returns the route that matches `req`.
     ///
     /// # Errors
-    /// Returns a [`Miss`] if no route matches. A [`Miss`] can be returned as a response.
-    fn from_request(req: &Request<'_>) -> Result<Self, Miss> {
+    /// Returns a [`MatchError`] if no route matches. A [`MatchError`] can be returned as a response.
+    fn from_request(req: &Request<'_>) -> Result<Self, MatchError> {
         let (method, path, query) = req.method_path_and_query();
-        Self::parse(Verbs::of(method), path, query)
+        Self::parse(MethodFilter::of(method), path, query)
     }
 
     /// Returns the route that matches `method` and `path`. `path` may have a query.
     ///
     /// # Errors
-    /// Returns a [`Miss`] if no route matches.
+    /// Returns a [`MatchError`] if no route matches.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -202,9 +202,9 @@ pub trait Routes: Sized + 'static {
     /// assert_eq!(Site::from_path(&Method::GET, "/users/7"), Ok(Site::User { id: 7 }));
     /// assert!(Site::from_path(&Method::GET, "/users/seven").is_err());
     /// ```
-    fn from_path(method: &Method, path: &str) -> Result<Self, Miss> {
+    fn from_path(method: &Method, path: &str) -> Result<Self, MatchError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        Self::parse(Verbs::of(method), path.as_bytes(), query)
+        Self::parse(MethodFilter::of(method), path.as_bytes(), query)
     }
 
     /// Returns the path of this route, encoded, with its query.
@@ -241,8 +241,8 @@ pub trait Routes: Sized + 'static {
     /// # enum Site { #[get("/users/{id}")] User { id: u64 } }
     /// assert_eq!(Site::list().to_string(), "GET  /users/{id}  User\n");
     /// ```
-    fn list() -> Listed {
-        Listed::of(Self::ROUTES)
+    fn list() -> RouteList {
+        RouteList::of(Self::ROUTES)
     }
 }
 

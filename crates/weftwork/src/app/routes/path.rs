@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
-use super::miss::Miss;
+use super::match_error::MatchError;
 
 /// The unreserved characters of RFC 3986 section 2.3, and three characters that are common in paths and have no
 /// meaning there.
@@ -51,7 +51,7 @@ pub fn nested_path<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
 
 /// Parses the value of a capture.
 #[inline]
-pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> {
+pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, MatchError> {
     const WHAT: &str = "path parameter";
     let text = if part.contains(&b'%') {
         percent_decode(part).decode_utf8().ok()
@@ -62,8 +62,9 @@ pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> 
 }
 
 #[inline]
-fn parse<T: Captured>(name: &'static str, what: &str, text: &str) -> Result<T, Miss> {
-    text.parse().map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
+fn parse<T: Captured>(name: &'static str, what: &str, text: &str) -> Result<T, MatchError> {
+    text.parse()
+        .map_err(|why| MatchError::invalid_param(name, what, format_args!("is {:?}: {why}", Shortened(text))))
 }
 
 /// Parses a value after percent-decoding. `None` means that decoding failed.
@@ -71,10 +72,10 @@ pub(super) fn decoded<T: Captured>(
     name: &'static str,
     what: &str,
     text: Option<Cow<'_, str>>,
-) -> Result<T, Miss> {
+) -> Result<T, MatchError> {
     match text {
         Some(text) => parse(name, what, &text),
-        None => Err(Miss::malformed(name, what, "is not UTF-8")),
+        None => Err(MatchError::invalid_param(name, what, "is not UTF-8")),
     }
 }
 

@@ -2,30 +2,30 @@
 
 use std::any::TypeId;
 
-use super::miss::Miss;
+use super::match_error::MatchError;
 use super::path::{Captured, decoded};
 use crate::message::{checkbox, form_decoded};
 
 /// Reads a required parameter. The first one with that name counts.
-pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss> {
+pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, MatchError> {
     match values(query, name).next() {
         Some(value) => parsed(name, value),
-        None => Err(Miss::malformed(name, "query parameter", "is missing")),
+        None => Err(MatchError::invalid_param(name, "query parameter", "is missing")),
     }
 }
 
 /// Reads an optional parameter. A parameter without a value counts as missing, because forms send empty inputs
 /// like that. If there are several, the first one with a value counts.
-pub fn optional<T: Captured>(query: &str, name: &'static str) -> Result<Option<T>, Miss> {
+pub fn optional<T: Captured>(query: &str, name: &'static str) -> Result<Option<T>, MatchError> {
     values(query, name).find(|value| !value.is_empty()).map(|value| parsed(name, value)).transpose()
 }
 
 /// Reads a parameter that may occur any number of times.
-pub fn repeated<T: Captured>(query: &str, name: &'static str) -> Result<Vec<T>, Miss> {
+pub fn repeated<T: Captured>(query: &str, name: &'static str) -> Result<Vec<T>, MatchError> {
     values(query, name).map(|value| parsed(name, value)).collect()
 }
 
-fn parsed<T: Captured>(name: &'static str, value: &str) -> Result<T, Miss> {
+fn parsed<T: Captured>(name: &'static str, value: &str) -> Result<T, MatchError> {
     let is_bool = TypeId::of::<T>() == TypeId::of::<bool>();
     let value = if is_bool { checkbox(value) } else { value };
     decoded(name, "query parameter", form_decoded(value))

@@ -114,8 +114,8 @@ impl<T> EventHub<T> {
         // The iterator may use the hub, so it does not run under the lock.
         let first: Vec<Bytes> = first_events.into_iter().map(|event| event.to_bytes()).collect();
         let (sender, feed) = Feed::new(self.limits);
-        let farewell = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
-        let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_farewell(farewell);
+        let final_message = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
+        let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_final_message(final_message);
         let last = last_event_id(req);
         let mut shared = self.lock();
         let missed = last.iter().flat_map(|id| shared.since(id));

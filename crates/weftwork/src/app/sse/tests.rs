@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Event, EventHub, sse};
-use crate::{FeedLimits, Overflow, Request, TestClient};
+use crate::{FeedLimits, OverflowStrategy, Request, TestClient};
 
 #[track_caller]
 fn check(event: Event, expected: &str) {
@@ -88,8 +88,8 @@ fn a_history_that_is_made_shorter_is_so_at_once() {
 /// More events than may wait for a client, by number or by bytes: all of them arrive, and then the new ones.
 #[test]
 fn a_long_backlog_comes_whole() {
-    let limits = FeedLimits { messages_max: 10, bytes_max: 1000, overflow: Overflow::Disconnect };
-    for overflow in [Overflow::Disconnect, Overflow::DropOldest] {
+    let limits = FeedLimits { messages_max: 10, bytes_max: 1000, overflow: OverflowStrategy::Disconnect };
+    for overflow in [OverflowStrategy::Disconnect, OverflowStrategy::DropOldest] {
         let hub = EventHub::with_limits(FeedLimits { overflow, ..limits }).with_history(300);
         let events: Vec<Event> = (0..300).map(|id| Event::new(id.to_string()).id(id.to_string())).collect();
         for event in &events {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::frames::{self, FrameError, FrameEvent, Incoming};
 use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
-use crate::message::{Feed, FeedSender, Receive, ReceiverPanic, Request, Response};
+use crate::message::{Feed, FeedSender, Request, Response, UpgradeHandler, UpgradePanic};
 
 /// Read buffer of an idle socket. Larger messages take more while they are read.
 const READ_BYTES: usize = 128;
@@ -272,7 +272,7 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
             FrameEvent::Message(message) => {
                 let notified = self.hub.notify(&self.socket, SocketEvent::Message(message));
                 notified
-                    .map_err(|said| io::Error::other(ReceiverPanic { said, farewell: self.final_frame() }))?;
+                    .map_err(|said| io::Error::other(UpgradePanic { said, farewell: self.final_frame() }))?;
             }
             FrameEvent::Pong => {}
             FrameEvent::Ping(bytes) => self.queue(frames::pong(bytes)),

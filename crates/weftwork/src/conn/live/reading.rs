@@ -39,7 +39,7 @@ impl Live<'_> {
 
     fn check_kept(&self) -> Result<(), BodyError> {
         let is_lost = self.left.as_ref().is_some_and(|left| left.body_is_lost);
-        if is_lost { Err(BodyError::LetGo) } else { Ok(()) }
+        if is_lost { Err(BodyError::AfterResponse) } else { Ok(()) }
     }
 
     /// Moves payload to a handler's buffer. Bytes that have not arrived are read into that buffer directly, if it is
@@ -133,7 +133,7 @@ impl Live<'_> {
     /// Waits for bytes of the body and reads them, into the connection's buffer or a handler's. 0 means that nothing
     /// has arrived by `by`.
     fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
-        self.wait.go_on(self.cx).map_err(|_| BodyError::ServerStops)?;
+        self.wait.go_on(self.cx).map_err(|_| BodyError::ShuttingDown)?;
         let head_end = {
             let buffers = self.conn.held();
             buffers.start + buffers.head.bytes as usize
@@ -217,7 +217,7 @@ impl Live<'_> {
                 tell(self.cx, format_args!("a request body arrived too slowly ({knobs}) at {asked}{id}"));
                 BodyError::Timeout
             }
-            io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
+            io::ErrorKind::ConnectionAborted => BodyError::ShuttingDown,
             io::ErrorKind::ResourceBusy => {
                 self.conn.http.close_after();
                 self.note_overload("to wait for a request body");

@@ -9,7 +9,7 @@ use weftwork_wire::{After, BodyLength};
 
 use super::{Live, Streamed, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
-use crate::error::{Blame, Error};
+use crate::error::{Error, ErrorClass};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::counters::Counters;
@@ -49,7 +49,7 @@ impl<'a> Live<'a> {
     #[cold]
     fn answer_failure(&mut self, error: io::Error) -> io::Result<After> {
         let (error, meant) = (Error::from(error), self.take_pending().unwrap_or_default());
-        if !matches!(error.blame(), Blame::Peer(_)) {
+        if !matches!(error.class(), ErrorClass::Client(_)) {
             return self.fail(&error, meant);
         }
         let mut response = error.into_response().with_close().in_place_of(meant);

@@ -115,9 +115,9 @@ fn a_peer_that_takes_little_of_a_response_gets_on() {
         assert_eq!(bed.expire(), Step::Write);
         assert_eq!(bed.due(), WRITE);
     }
-    assert_eq!(bed.cx.counts().timeouts, 0);
+    assert_eq!(bed.cx.stats().timeouts, 0);
     assert_eq!(bed.expire(), Step::Close);
-    assert_eq!(bed.cx.counts().timeouts, 1);
+    assert_eq!(bed.cx.stats().timeouts, 1);
 }
 
 /// The next request has the time that every request has.

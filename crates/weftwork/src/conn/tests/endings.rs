@@ -226,7 +226,7 @@ fn a_draining_server_ends_unused_connections() {
     bed.cx.enter(Stage::Draining);
     assert_eq!((bed.drive(), bed.conn.deadline(&bed.cx)), (Step::Read, Tick(1000)));
     bed.expire();
-    assert_eq!((bed.drive(), bed.cx.counts().timeouts), (Step::Close, 0));
+    assert_eq!((bed.drive(), bed.cx.stats().timeouts), (Step::Close, 0));
     let mut bed = Bed::new();
     bed.now = Tick(1000);
     bed.cx.enter(Stage::Draining);
@@ -245,11 +245,11 @@ fn a_timeout_and_a_fault_are_counted() {
     bed.send("G");
     bed.drive();
     bed.expire();
-    assert_eq!((bed.cx.counts().timeouts, bed.cx.counts().faults), (1, 0));
+    assert_eq!((bed.cx.stats().timeouts, bed.cx.stats().faults), (1, 0));
     let mut bed = Bed::new();
     bed.send("bad\r\n\r\n");
     bed.drive();
-    assert_eq!((bed.cx.counts().timeouts, bed.cx.counts().faults), (0, 1));
+    assert_eq!((bed.cx.stats().timeouts, bed.cx.stats().faults), (0, 1));
 }
 
 /// If no thread is free for a provided response, a refusal replaces it, and nothing waits behind the refusal.

@@ -265,7 +265,7 @@ fn run(seed: u64) {
 }
 
 fn check(rig: &Rig, script: &Script, mood: Mood) {
-    assert_eq!(rig.cx.counts().connections, 0);
+    assert_eq!(rig.cx.stats().connections, 0);
     let calls = rig.calls.lock().unwrap();
     assert!(calls.iter().copied().eq(0..calls.len()), "called out of order: {calls:?}");
     let refused = script.wants.iter().filter(|want| want.is_refused).count();

@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 use super::waits::until_call;
 use super::*;
-use crate::message::{Feed, FeedLimits, FeedSender, Receive};
+use crate::message::{Feed, FeedLimits, FeedSender, UpgradeHandler};
 
 const BEAT: u64 = 15_000;
 const TALK: HeaderValue = HeaderValue::from_static("talk");
@@ -17,17 +17,17 @@ const TALK: HeaderValue = HeaderValue::from_static("talk");
 /// Another protocol, which accepts all bytes.
 struct Takes;
 
-impl Receive for Takes {
-    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl UpgradeHandler for Takes {
+    fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
 }
 
 /// A protocol that never consumes its bytes, and counts its calls.
-struct Counts(Arc<AtomicUsize>);
+struct ServerStats(Arc<AtomicUsize>);
 
-impl Receive for Counts {
-    fn receive(&mut self, _: &[u8]) -> io::Result<usize> {
+impl UpgradeHandler for ServerStats {
+    fn on_data(&mut self, _: &[u8]) -> io::Result<usize> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(0)
     }
@@ -76,7 +76,7 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
 fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = asked.clone();
-    let (mut bed, sender) = fed_with(move |feed| Response::upgrade_fed(TALK, feed, Counts(counts.clone())));
+    let (mut bed, sender) = fed_with(move |feed| Response::upgrade_fed(TALK, feed, ServerStats(counts.clone())));
     for times in 1..=3 {
         bed.send("x");
         assert_eq!(bed.drive(), Step::Wait);

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::waits::{Peer, until_call};
 use super::*;
-use crate::message::{Feed, FeedLimits, Receive};
+use crate::message::{Feed, FeedLimits, UpgradeHandler};
 
 const WRITE: u64 = 30_000;
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: talk\r\n\r\n";
@@ -30,8 +30,8 @@ fn hint(req: &mut Request) -> io::Result<()> {
 /// Another protocol, which accepts all bytes.
 struct Takes;
 
-impl Receive for Takes {
-    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl UpgradeHandler for Takes {
+    fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
 }
@@ -53,7 +53,7 @@ fn it_has_its_time_once_however_many_follow() {
         Response::text("late")
     };
     bed.call_with(&handler, &peer);
-    assert_eq!((bed.now.0, bed.cx.counts().timeouts, bed.cx.counts().panics), (WRITE, 1, 0));
+    assert_eq!((bed.now.0, bed.cx.stats().timeouts, bed.cx.stats().panics), (WRITE, 1, 0));
     let held = bed.conn.buffers.as_deref().map_or(0, |buffers| buffers.output.len());
     assert!(held < 16 << 10, "{held} bytes wait for nobody");
     assert_eq!(bed.go_on(), Step::Close);
@@ -78,7 +78,7 @@ fn what_would_have_lasted_does_not_begin() {
         bed.call_with(&handler, &peer);
         bed.got();
         assert_eq!(bed.go_on(), Step::Close, "{what}");
-        assert_eq!(bed.cx.counts().timeouts, 1, "{what}");
+        assert_eq!(bed.cx.stats().timeouts, 1, "{what}");
         assert_eq!(bed.got(), "", "{what}");
     }
 }

@@ -52,7 +52,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
             ([first, tries.next().unwrap().unwrap_err().kind()], out.client_gone())
         });
         assert_eq!((kinds, gone), ([ErrorKind::TimedOut, ErrorKind::BrokenPipe], true), "{request:?}");
-        assert_eq!((bed.now.0, bed.cx.counts().timeouts), (WRITE, 1));
+        assert_eq!((bed.now.0, bed.cx.stats().timeouts), (WRITE, 1));
         assert_eq!(bed.go_on(), Step::Close, "nor with what is left when the writer is done");
     }
 }
@@ -69,7 +69,7 @@ fn a_client_that_takes_little_gets_on() {
     let kind = stream(&mut bed, &peer, |out, _| {
         std::iter::repeat_with(|| out.write_all(&PART)).find_map(io::Result::err).unwrap().kind()
     });
-    assert_eq!((kind, bed.now.0, bed.cx.counts().timeouts), (ErrorKind::TimedOut, 6 * WRITE, 1));
+    assert_eq!((kind, bed.now.0, bed.cx.stats().timeouts), (ErrorKind::TimedOut, 6 * WRITE, 1));
 }
 
 /// The client will never read the bytes.
@@ -207,7 +207,7 @@ fn a_client_that_is_cut_off_was_not_too_slow() {
         })
     };
     bed.call_with(&endless, &Cut);
-    assert_eq!((bed.go_on(), bed.cx.counts().timeouts), (Step::Close, 0));
+    assert_eq!((bed.go_on(), bed.cx.stats().timeouts), (Step::Close, 0));
 }
 
 /// A panic ended the wait, as a cancellation does in a fiber. Later writes come after complete parts.

@@ -101,7 +101,7 @@ impl Shared {
             // There is no handler to call; what it streams gives the loop away before it waits.
             return Way::Inline { route: None };
         }
-        match self.handler.blocking(&conn.asked()) {
+        match self.handler.blocking(&conn.request_line()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => Way::Eager,
             Blocking::Learn { route } if self.predictor.blocks(route) => Way::Eager,
@@ -174,7 +174,7 @@ impl Shared {
         };
         let mut lp = match self.give(Job::Lead(lp)) {
             Ok(()) => {
-                Counters::count(&self.cx.counters.handed_eagerly);
+                Counters::count(&self.cx.counters.loops_handed_off);
                 return Led::Lost(Some(conn));
             }
             Err(Job::Lead(lp)) => lp,
@@ -237,7 +237,7 @@ impl Held {
     pub(super) fn give_away(&self) {
         let Some((index, lay)) = self.lay.take() else { return };
         if let Some(lp) = self.shared.cells[index].reacquire(lay) {
-            Counters::count(&self.shared.cx.counters.handed_eagerly);
+            Counters::count(&self.shared.cx.counters.loops_handed_off);
             self.shared.give_on(lp);
         }
     }
@@ -250,7 +250,7 @@ impl Held {
         let Some((index, lp)) = kept else { return self.shared.may_wait() };
         match self.shared.offer(lp) {
             Ok(()) => {
-                Counters::count(&self.shared.cx.counters.handed_eagerly);
+                Counters::count(&self.shared.cx.counters.loops_handed_off);
                 Ok(())
             }
             Err(lp) => {

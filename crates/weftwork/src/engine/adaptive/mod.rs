@@ -166,7 +166,7 @@ impl Shared {
         if !self.standby.is_at_limit() || self.starved.take(now).is_none() {
             return;
         }
-        let upgrades = self.cx.counters.taken_over.load(Ordering::Relaxed);
+        let upgrades = self.cx.counters.upgraded.load(Ordering::Relaxed);
         let knobs = self.cx.settings.show(&["threads_max"]);
         // The thread may be unwinding, from a log that has panicked.
         contain_log(|| {

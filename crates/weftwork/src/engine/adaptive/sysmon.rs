@@ -170,7 +170,7 @@ impl Shared {
         if let Some(lp) = self.cells[index].retake() {
             // Until there is a new leader, too, the old one can tell that its loop is gone: it looks at the clock itself.
             self.cells[index].invalidate();
-            Counters::count(&self.cx.counters.taken_lazily);
+            Counters::count(&self.cx.counters.loops_retaken);
             self.give_on(lp);
         }
     }

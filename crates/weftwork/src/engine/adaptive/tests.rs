@@ -16,7 +16,7 @@ use super::*;
 use crate::engine::loops::LoopMessage;
 use crate::engine::testing::burst::eventually;
 use crate::engine::testing::client::in_some_round;
-use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
+use crate::message::{Blocking, IntoResponse, Request, RequestLine, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -106,8 +106,8 @@ impl House {
         assert!(took[15] < Duration::from_millis(100), "{took:?}");
     }
 
-    fn counts(&self) -> crate::Counts {
-        self.shared.cx.counts()
+    fn stats(&self) -> crate::ServerStats {
+        self.shared.cx.stats()
     }
 
     fn close(self) {
@@ -115,7 +115,7 @@ impl House {
         room.0.cx.enter(Stage::Closing);
         room.wake();
         assert_eq!(room.join(PATIENCE), 0);
-        assert_eq!(room.0.cx.counts().connections, 0);
+        assert_eq!(room.0.cx.stats().connections, 0);
     }
 }
 
@@ -179,7 +179,7 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
         drop(held);
         blocked.into_iter().for_each(is_answered);
     }
-    assert_eq!(house.counts().shed, 0);
+    assert_eq!(house.stats().shed, 0);
     house.close();
 }
 
@@ -197,7 +197,7 @@ fn who_blocks_after_a_long_calm_loses_the_loop() {
     house.is_quick();
     drop(held);
     is_answered(blocked);
-    assert!(house.counts().taken_lazily > 0, "nobody took the loop from it");
+    assert!(house.stats().loops_retaken > 0, "nobody took the loop from it");
     house.close();
 }
 
@@ -238,7 +238,7 @@ fn no_client_keeps_the_loop_from_the_others() {
     house.is_quick();
 
     let mut deaf = house.ask("/stream?long");
-    eventually("it is cut", || house.counts().shed == 2);
+    eventually("it is cut", || house.stats().shed == 2);
     house.is_quick();
     let mut part = Vec::new();
     // Whether it ends or is reset.
@@ -277,8 +277,8 @@ impl Handler for TwoGates {
         read_body(req)
     }
 
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        if asked.path() == "/gate" { Blocking::Always } else { Blocking::Never }
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        if line.path() == "/gate" { Blocking::Always } else { Blocking::Never }
     }
 }
 
@@ -296,7 +296,7 @@ fn whose_loop_was_taken_can_tell_at_once() {
     let held = gate.write().unwrap();
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("its loop is taken", || house.counts().taken_lazily == 1);
+    eventually("its loop is taken", || house.stats().loops_retaken == 1);
     eventually("it can tell", || house.shared.cells[0].epoch().is_multiple_of(2));
     drop(held);
     is_answered(leader);
@@ -316,7 +316,7 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     drop(held);
     house.is_quick();
     // More than one may have seen the loop wait.
-    let counts = house.counts();
+    let counts = house.stats();
     assert!((1..=3).contains(&counts.shed) && counts.timeouts == 0, "{counts:?}");
     drop((silent, other_held));
     is_answered(leader);
@@ -361,7 +361,7 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
         let mut hand = house.shared.hand();
         let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
         house.shared.serve_away(house.accept(), &mut hand);
-        let counts = house.counts();
+        let counts = house.stats();
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;
@@ -385,7 +385,7 @@ fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     is_answered(asked);
     let messages = house.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
-    assert_eq!(house.counts().connections, 1);
+    assert_eq!(house.stats().connections, 1);
 
     let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| house.ask(path));
     assert!(house.shared.standby.queue(Job::Serve(house.accept())).is_ok());
@@ -420,14 +420,14 @@ impl Handler for Mined {
         })
     }
 
-    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        assert!(asked.path() != "/ahead", "as asked");
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        assert!(line.path() != "/ahead", "as asked");
         true
     }
 
-    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        assert!(asked.path() != "/odd", "as asked");
-        match asked.path() {
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        assert!(line.path() != "/odd", "as asked");
+        match line.path() {
             "/away/mine" | "/away" => Blocking::Always,
             _ => Blocking::Never,
         }
@@ -463,7 +463,7 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "what is read ahead is no reason to refuse");
     }
-    eventually("the connections are gone", || house.counts().connections == 0);
+    eventually("the connections are gone", || house.stats().connections == 0);
     eventually("so are their places", || {
         is_answered(house.ask("/"));
         house.shared.loops.load(0) <= 1

@@ -54,7 +54,7 @@ fn what_comes_after_the_end_is_dropped() {
         let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
         loops.send(0, LoopMessage::Adopt(conn));
     };
-    let open = || cx.counts().connections;
+    let open = || cx.stats().connections;
     bring();
     assert_eq!(open(), 1);
     drop(lp);
@@ -195,7 +195,7 @@ fn a_panic_leaves_no_place_taken() {
     let (loops, poll) = hub_of_one();
     let (mut lp, _theirs, panicked) =
         with_answered(&cx, &loops, poll, &|_: &mut Request<'_>| panics_when_sent());
-    assert!(panicked && lp.table.len() == 1 && cx.counts().connections == 0);
+    assert!(panicked && lp.table.len() == 1 && cx.stats().connections == 0);
     lp.wait(&loops, &cx, Some(Duration::ZERO));
     assert_eq!(lp.table.len(), 0);
 }
@@ -265,7 +265,7 @@ fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Co
         theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         std::thread::sleep(Duration::from_millis(400));
     });
-    assert!(lp.poll_ready(&loops, &cx).is_none() && cx.counts().connections == 1, "it has ended");
+    assert!(lp.poll_ready(&loops, &cx).is_none() && cx.stats().connections == 1, "it has ended");
     lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
     assert!(lp.poll_ready(&loops, &cx).is_some(), "it asks");
 }

@@ -201,7 +201,7 @@ mod tests {
             let (ours, _theirs) = UnixStream::pair().unwrap();
             let conn = Conn::new(Stream::new(ours.into()), None, cx.clock.now(), &cx);
             drop(Visit { conn: Some(conn), cx: cx.clone() });
-            assert_eq!(cx.counts().shed, shed);
+            assert_eq!(cx.stats().shed, shed);
         }
     }
 }

@@ -88,11 +88,11 @@ fn who_waits_there_is_served_while_the_server_drains() {
     kept.iter_mut().for_each(|stream| ask_on(stream, "/"));
     room.start_worker(0).unwrap();
     is_next_answer(&mut kept[0], "hello");
-    burst::eventually("the others are taken in", || room.cx.counts().connections == 3);
+    burst::eventually("the others are taken in", || room.cx.stats().connections == 3);
     room.cx.enter(Stage::Draining);
     room.wake();
     kept[1..].iter_mut().for_each(|stream| is_next_answer(stream, "hello"));
-    burst::eventually("all of them are over", || room.cx.counts().connections == 0);
+    burst::eventually("all of them are over", || room.cx.stats().connections == 0);
     is_over(&room);
 }
 
@@ -219,7 +219,7 @@ fn a_connection_that_is_taken_over_ends_there() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
-    assert_eq!(room.cx.counts().shed, 1);
+    assert_eq!(room.cx.stats().shed, 1);
     let mut other = connect(address);
     ask_on(&mut other, "/");
     is_next_answer(&mut other, "hello");
@@ -231,7 +231,7 @@ fn a_client_that_asks_without_end_there_does_not_keep_the_door_from_others() {
     let (room, address) = alone(1, |_: &mut Request<'_>| "hello");
     room.start_worker(0).unwrap();
     while_asking_without_end(&connect(address), || {
-        burst::eventually("it is answered", || room.cx.counts().requests > 1000);
+        burst::eventually("it is answered", || room.cx.stats().requests > 1000);
         let mut other = connect(address);
         ask_on(&mut other, "/");
         is_next_answer(&mut other, "hello");

@@ -154,7 +154,7 @@ fn a_middleware_may_answer_by_itself() {
     let (mut client, sender) = asked(|response| response.with_body("mine"));
     assert_eq!(client.response().text(), "mine");
     assert!(sender.is_closed());
-    assert_eq!(sender.send("late"), Err(TooLate));
+    assert_eq!(sender.send("late"), Err(ResponseClosed));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_client_that_asks_for_a_tunnel_later_gets_none() {
 fn a_change_that_delays_is_made_once() {
     const SECOND: Duration = Duration::from_secs(1);
     let slow = |req: &mut Request, next: Next| {
-        next.run(req).changed_by(|response| match response.status() {
+        next.run(req).map_final(|response| match response.status() {
             StatusCode::UNAUTHORIZED => response.with_delay(SECOND),
             _ => response,
         })

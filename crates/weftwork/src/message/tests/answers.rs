@@ -5,7 +5,7 @@ use std::io::Write;
 use http::StatusCode;
 
 use crate::{
-    Blame, Error, Extract, HandlerExt, Next, Request, Response, Result, Router, TestClient, html, text,
+    Error, ErrorClass, Extract, HandlerExt, Next, Request, Response, Result, Router, TestClient, html, text,
 };
 
 fn login() -> Response {
@@ -61,7 +61,7 @@ fn it_ends_a_handler_an_argument_and_a_middleware() {
 #[test]
 fn it_is_no_failure_of_ours_whatever_its_status() {
     let error = Error::response((StatusCode::BAD_GATEWAY, "down"));
-    assert_eq!(error.blame(), Blame::Peer(StatusCode::BAD_GATEWAY), "so it is not logged");
+    assert_eq!(error.class(), ErrorClass::Client(StatusCode::BAD_GATEWAY), "so it is not logged");
     assert_eq!(error.to_string(), "answered with 502 Bad Gateway");
     let outer = |req: &mut Request<'_>, next: Next<'_>| {
         let response = next.run(req);
@@ -80,7 +80,7 @@ fn it_is_that_very_response() {
     let streams = |_: &mut Request<'_>| -> Result<()> { Err(Response::stream(|out| out.write_all(b"tea")))? };
     let declines = |_: &mut Request<'_>| -> Result<()> { Err(Response::decline())? };
     let fails = |_: &mut Request<'_>| -> Result<()> {
-        let failed: Result<()> = Err(Error::ours("no tea"));
+        let failed: Result<()> = Err(Error::internal("no tea"));
         Err(crate::IntoResponse::into_response(failed))?
     };
     let keeps = |req: &mut Request<'_>, next: Next<'_>| {

@@ -79,7 +79,7 @@ fn json_that_was_read_before_is_no_fault_of_its_client() {
     let mut canned = Canned::with_body(&["[1]"]);
     let mut request = canned.request(100);
     request.body().bytes().unwrap();
-    assert_eq!(request.body().json::<Vec<u8>>(), Err(BodyError::ReadBefore));
+    assert_eq!(request.body().json::<Vec<u8>>(), Err(BodyError::AlreadyRead));
     // One that was not is its client's, and so is the rest of one.
     let mut canned = Canned::with_body(&[]);
     assert_eq!(canned.request(100).body().json::<Vec<u8>>().unwrap_err().status(), StatusCode::BAD_REQUEST);
@@ -104,15 +104,15 @@ fn every_error() -> Vec<BodyError> {
         BodyError::NotUtf8,
         BodyError::NotJson("why".into()),
         BodyError::NotDecodable { coding: "gzip" },
-        BodyError::Bomb { ratio_max: 7 },
+        BodyError::ExpansionRatio { ratio_max: 7 },
         BodyError::NotMultipart,
         BodyError::MultipartMalformed("why".into()),
-        BodyError::PastLimit { limit: "parts_max", value: 7 },
+        BodyError::FormLimit { limit: "parts_max", value: 7 },
         BodyError::FieldTooLarge { field: "avatar".into(), limit: 7 },
-        BodyError::ServerStops,
+        BodyError::ShuttingDown,
         BodyError::Overload,
-        BodyError::LetGo,
-        BodyError::ReadBefore,
+        BodyError::AfterResponse,
+        BodyError::AlreadyRead,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
     for error in &all {
@@ -124,15 +124,15 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
             | BodyError::NotDecodable { .. }
-            | BodyError::Bomb { .. }
+            | BodyError::ExpansionRatio { .. }
             | BodyError::NotMultipart
             | BodyError::MultipartMalformed(_)
-            | BodyError::PastLimit { .. }
+            | BodyError::FormLimit { .. }
             | BodyError::FieldTooLarge { .. }
-            | BodyError::ServerStops
+            | BodyError::ShuttingDown
             | BodyError::Overload
-            | BodyError::LetGo
-            | BodyError::ReadBefore
+            | BodyError::AfterResponse
+            | BodyError::AlreadyRead
             | BodyError::Socket(_) => {}
         }
     }
@@ -161,9 +161,10 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
         let ours = crate::Error::from(read);
         assert_eq!(ours.status(), error.status());
         assert_eq!(ours.message(), error.to_string());
-        let is_ours = [BodyError::LetGo, BodyError::ReadBefore].contains(&error);
-        let blame = if is_ours { crate::Blame::Ours } else { crate::Blame::Peer(error.status()) };
-        assert_eq!(crate::Error::from(error.clone()).blame(), blame);
+        let is_ours = [BodyError::AfterResponse, BodyError::AlreadyRead].contains(&error);
+        let class =
+            if is_ours { crate::ErrorClass::Internal } else { crate::ErrorClass::Client(error.status()) };
+        assert_eq!(crate::Error::from(error.clone()).class(), class);
     }
 }
 
@@ -174,7 +175,7 @@ fn errors_name_no_setting() {
     for error in every_error() {
         assert!(!error.to_string().contains('_'), "{error}");
     }
-    assert_eq!(BodyError::ServerStops.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(BodyError::ShuttingDown.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io;
 use http::StatusCode;
 
 use crate::message::BodyError;
-use crate::{Blame, Error, Problem, Request, Response, Result, TestClient};
+use crate::{Error, ErrorClass, Problem, Request, Response, Result, TestClient};
 
 #[derive(Debug)]
 struct Foreign;
@@ -25,7 +25,7 @@ fn a_foreign_error_is_ours() {
         Err(Foreign)?
     }
     let error = fails().unwrap_err();
-    assert_eq!((error.blame(), error.status()), (Blame::Ours, StatusCode::INTERNAL_SERVER_ERROR));
+    assert_eq!((error.class(), error.status()), (ErrorClass::Internal, StatusCode::INTERNAL_SERVER_ERROR));
     assert!(error.source().is_some_and(|source| source.is::<Foreign>()));
     assert_eq!(error.to_string(), "something foreign", "not said twice");
 }
@@ -33,7 +33,7 @@ fn a_foreign_error_is_ours() {
 #[test]
 fn a_cause_is_said_once() {
     let error = Error::io("cannot do this", io::Error::other("for that reason"));
-    assert_eq!(error.blame(), Blame::User);
+    assert_eq!(error.class(), ErrorClass::Usage);
     assert_eq!(error.message(), "cannot do this");
     assert_eq!(error.to_string(), "cannot do this: for that reason");
     assert_eq!(format!("{error:?}"), error.to_string(), "what main prints");
@@ -77,21 +77,24 @@ fn what_is_no_error_itself_goes_in_boxed() {
         Ok(())
     }
     let error = fails(Box::new(Above("no page", Foreign))).unwrap_err();
-    assert_eq!((error.blame(), error.to_string().as_str()), (Blame::Ours, "no page: something foreign"));
+    assert_eq!(
+        (error.class(), error.to_string().as_str()),
+        (ErrorClass::Internal, "no page: something foreign")
+    );
     assert!(error.source().is_some_and(|source| source.is::<Above<Foreign>>()));
     assert_eq!(Error::boxed("only words").to_string(), "only words");
     let error = fails(BodyError::Timeout.into()).unwrap_err();
-    assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+    assert_eq!(error.class(), ErrorClass::Client(StatusCode::REQUEST_TIMEOUT));
 }
 
 #[test]
 fn a_status_is_kept_beneath_other_errors() {
     let problem = Problem::new(StatusCode::CONFLICT).detail("taken");
     let error = Error::from(Above("cannot add", problem.clone()));
-    assert_eq!(error.blame(), Blame::Peer(StatusCode::CONFLICT));
+    assert_eq!(error.class(), ErrorClass::Client(StatusCode::CONFLICT));
     assert_eq!(error.problem(), Some(&problem));
     let error = Error::from(Above("cannot read", io::Error::from(BodyError::Timeout)));
-    assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+    assert_eq!(error.class(), ErrorClass::Client(StatusCode::REQUEST_TIMEOUT));
 }
 
 /// A writer can only return I/O errors.
@@ -125,9 +128,9 @@ fn main_may_return_any_box() {
 fn a_body_error_keeps_its_status_inside_an_io_error_only() {
     let inside = io::Error::from(BodyError::Timeout);
     assert_eq!(inside.kind(), io::ErrorKind::TimedOut);
-    assert_eq!(Error::from(inside).blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+    assert_eq!(Error::from(inside).class(), ErrorClass::Client(StatusCode::REQUEST_TIMEOUT));
     let plain = io::Error::from(io::ErrorKind::TimedOut);
-    assert_eq!(Error::from(plain).blame(), Blame::Ours);
+    assert_eq!(Error::from(plain).class(), ErrorClass::Internal);
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn the_user_is_told_name_value_and_bound() {
     assert_eq!(knob.to_string(), "invalid head_bytes_max \"many\": expected a size");
     let small = Error::too_small("fields_max", 0, 1);
     assert_eq!(small.to_string(), "invalid fields_max 0: must be at least 1");
-    assert_eq!((knob.blame(), small.blame()), (Blame::User, Blame::User));
+    assert_eq!((knob.blame(), small.blame()), (ErrorClass::User, ErrorClass::User));
     let peer = Error::peer(StatusCode::GONE, "gone");
-    assert_eq!((peer.blame(), peer.status()), (Blame::Peer(StatusCode::GONE), StatusCode::GONE));
+    assert_eq!((peer.blame(), peer.status()), (ErrorClass::Peer(StatusCode::GONE), StatusCode::GONE));
 }

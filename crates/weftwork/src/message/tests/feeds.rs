@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Feed, FeedLimits, FeedSender, Overflow};
+use crate::{Feed, FeedLimits, FeedSender, OverflowStrategy};
 
 /// Uses its feed when it is dropped.
 struct Asking(FeedSender, Sender<(usize, usize)>);
@@ -32,7 +32,7 @@ fn a_message_that_is_dropped_may_ask_its_feed() {
         |_feed, sender| sender.send("one more").unwrap_or(()),
     ];
     for (at, end) in endings.into_iter().enumerate() {
-        let overflow = if at == 3 { Overflow::DropOldest } else { Overflow::Disconnect };
+        let overflow = if at == 3 { OverflowStrategy::DropOldest } else { OverflowStrategy::Disconnect };
         let limits = FeedLimits { messages_max: 1, overflow, ..FeedLimits::default() };
         let (sender, feed) = Feed::new(limits);
         let (told, hears) = channel();

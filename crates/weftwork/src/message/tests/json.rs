@@ -32,7 +32,7 @@ fn what_has_failed_is_no_success() {
     assert_eq!(unspeakable().with_status(StatusCode::BAD_GATEWAY).status(), StatusCode::BAD_GATEWAY);
     let none = (StatusCode::OK, None::<&str>).into_response();
     assert_eq!(none.status(), StatusCode::NOT_FOUND);
-    let refused: crate::Result<&str> = Err(Error::peer(StatusCode::CONFLICT, "it is there already"));
+    let refused: crate::Result<&str> = Err(Error::client(StatusCode::CONFLICT, "it is there already"));
     assert_eq!((StatusCode::CREATED, refused).into_response().status(), StatusCode::CONFLICT);
     assert_eq!((StatusCode::GONE, None::<&str>).into_response().status(), StatusCode::GONE);
 }

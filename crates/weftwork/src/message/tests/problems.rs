@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::responses::body;
 use crate::message::{IntoResponse, Problem};
-use crate::{Blame, Error};
+use crate::{Error, ErrorClass};
 
 #[track_caller]
 fn check(problem: Problem, json: &str) {
@@ -40,7 +40,7 @@ fn what_clients_sent_is_escaped() {
 #[test]
 fn as_an_error_it_blames_the_client() {
     let error = Error::from(Problem::new(StatusCode::CONFLICT).detail("taken"));
-    assert_eq!((error.blame(), error.message()), (Blame::Peer(StatusCode::CONFLICT), "taken"));
+    assert_eq!((error.class(), error.message()), (ErrorClass::Client(StatusCode::CONFLICT), "taken"));
     assert_eq!(error.to_string(), "taken");
     assert_eq!(Problem::new(StatusCode::CONFLICT).to_string(), "Conflict");
     assert_eq!(Problem::new(StatusCode::CONFLICT).with("a", "b").member("a"), Some("b"));

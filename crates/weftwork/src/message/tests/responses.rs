@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::message::{BodyError, IntoResponse, Payload, Response, html, text};
-use crate::{Blame, Error};
+use crate::{Error, ErrorClass};
 
 pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
@@ -60,15 +60,15 @@ fn everything_that_a_handler_may_return() {
 #[test]
 fn errors_as_answers() {
     let gone = r#"{"title":"Gone","status":410,"detail":"no such user"}"#;
-    check(Error::peer(StatusCode::GONE, "no such user"), 410, PROBLEM, gone);
+    check(Error::client(StatusCode::GONE, "no such user"), 410, PROBLEM, gone);
     let ours =
         r#"{"title":"Internal Server Error","status":500,"detail":"something went wrong on the server"}"#;
-    check(Error::ours("the password is 1234"), 500, PROBLEM, ours);
+    check(Error::internal("the password is 1234"), 500, PROBLEM, ours);
     let io = std::io::Error::other("the password is 1234");
     check(Error::from(io), 500, PROBLEM, ours);
     let body = r#"{"title":"Bad Request","status":400,"detail":"the request body is not UTF-8 text"}"#;
     check(BodyError::NotUtf8, 400, PROBLEM, body);
-    assert_eq!(Error::from(BodyError::Timeout).blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+    assert_eq!(Error::from(BodyError::Timeout).class(), ErrorClass::Client(StatusCode::REQUEST_TIMEOUT));
 }
 
 #[track_caller]

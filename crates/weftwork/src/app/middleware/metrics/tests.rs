@@ -131,7 +131,7 @@ fn the_page_is_what_was_asked_for() {
 #[test]
 fn the_server_and_measurements_of_ones_own_are_on_the_page() {
     let server = Server::bind("127.0.0.1:0").unwrap();
-    let metrics = Metrics::new().server(server.view());
+    let metrics = Metrics::new().server(server.status());
     let orders = <prometheus_client::metrics::counter::Counter>::default();
     metrics.register(|registry| registry.register("orders", "Orders taken", orders.clone()));
     orders.inc();

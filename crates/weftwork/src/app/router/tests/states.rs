@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::*;
-use crate::app::routes::{Miss, Route, Routes, Verbs, derived, routes};
+use crate::app::routes::{MatchError, MethodFilter, Route, Routes, derived, routes};
 use crate::{Server, handler};
 
 struct Name(&'static str);
@@ -76,16 +76,16 @@ enum Nothing {}
 
 impl Routes for Nothing {
     const ROUTES: &'static [Route] = &[];
-    fn parse(_: Verbs, _: &[u8], _: &str) -> Result<Nothing, Miss> {
-        Err(Miss::NotFound)
+    fn parse(_: MethodFilter, _: &[u8], _: &str) -> Result<Nothing, MatchError> {
+        Err(MatchError::NotFound)
     }
-    fn blocking_of(_: Verbs, _: &[u8]) -> Blocking {
+    fn blocking_of(_: MethodFilter, _: &[u8]) -> Blocking {
         Blocking::Never
     }
-    fn reads_ahead(_: Verbs, _: &[u8]) -> Option<bool> {
+    fn reads_ahead(_: MethodFilter, _: &[u8]) -> Option<bool> {
         None
     }
-    fn pattern(_: Verbs, _: &[u8]) -> Option<Cow<'static, str>> {
+    fn pattern(_: MethodFilter, _: &[u8]) -> Option<Cow<'static, str>> {
         None
     }
     fn write(&self, _: &mut derived::PathWriter) {}

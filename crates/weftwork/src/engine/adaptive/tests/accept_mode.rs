@@ -31,7 +31,7 @@ fn who_comes_back_sends_the_loops_to_the_doors_that_nobody_attends() {
     }
     assert_eq!(were_told, [true; 2], "of the others");
     // Each of them has come when it is taken in.
-    clients.iter().skip(house.counts().accepted as usize).for_each(|_| drop(next()));
+    clients.iter().skip(house.stats().accepted as usize).for_each(|_| drop(next()));
     are_told();
     assert!(shared.next_at_door(0).is_none());
     assert_eq!(are_told(), [false; 2], "nobody is there");

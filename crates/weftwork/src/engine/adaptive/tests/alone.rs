@@ -22,7 +22,7 @@ fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
     let handler = |_: &mut Request<'_>| "hello";
     let house = House::open(handler, |shared| shared.threads.give_at_most(1));
     while_asking_without_end(&house.connect(), || {
-        eventually("it is answered", || house.counts().requests > 1000);
+        eventually("it is answered", || house.stats().requests > 1000);
         for _ in 0..3 {
             is_answered(house.ask("/"));
         }
@@ -40,7 +40,7 @@ fn a_connection_that_is_taken_over_ends_there() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
-    assert_eq!((house.shared.standby.stats().queued, house.counts().shed), (0, 1));
+    assert_eq!((house.shared.standby.stats().queued, house.stats().shed), (0, 1));
     house.close();
 }
 
@@ -54,7 +54,7 @@ impl Handler for Says {
         Response::text("hello")
     }
 
-    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
         self.0
     }
 }

@@ -31,8 +31,8 @@ fn connections_whose_calls_block_share_their_threads() {
         let clients: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
-    let counts = house.counts();
-    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
+    let counts = house.stats();
+    assert!((20..100).contains(&counts.loops_handed_off), "{counts:?}");
     drop(streams);
     house.close();
 }
@@ -48,17 +48,17 @@ fn nothing_is_forgotten_in_the_commons() {
     for _ in 0..10 {
         is_answered_on(&mut other, "/1");
         let held = gate.write().unwrap();
-        let before = house.counts().requests;
+        let before = house.stats().requests;
         ask_on(&mut stream, "/gate");
         eventually("it is out, and another thread waits", || {
-            house.counts().requests > before && set.is_waited_at()
+            house.stats().requests > before && set.is_waited_at()
         });
         ask_on(&mut stream, "/2");
         drop(held);
         is_next_answer(&mut stream, "/2");
     }
     eventually("both are quiet for long", || set.members() == 0);
-    assert_eq!((house.counts().connections, set.has_anybody()), (2, false));
+    assert_eq!((house.stats().connections, set.has_anybody()), (2, false));
     is_answered_on(&mut stream, "/3");
     eventually("it is a member", || set.members() == 1 && set.has_anybody());
     house.close();
@@ -108,7 +108,7 @@ fn a_thread_waits_alone_where_there_is_another() {
         house.shared.serve_away(house.accept(), &mut hand);
         drop(over);
         client.join().unwrap();
-        let (messages, counts) = (house.messages(), house.counts());
+        let (messages, counts) = (house.messages(), house.stats());
         let is_home = matches!(messages[..], [LoopMessage::Adopt(_)]);
         assert_eq!(
             (is_home, counts.requests, counts.connections),
@@ -144,9 +144,9 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
         is_answered_on(&mut stream, "/1");
         is_answered_on(&mut other, "/1");
         let held = gate.write().unwrap();
-        let before = house.counts().requests;
+        let before = house.stats().requests;
         ask_on(&mut stream, "/gate");
-        eventually("it is out", || house.counts().requests > before);
+        eventually("it is out", || house.stats().requests > before);
         ask_on(&mut stream, "/2");
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         eventually("others were told", || !set.has_news());
@@ -154,7 +154,7 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
         is_next_answer(&mut stream, "/2");
         assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
         // Its client sees the end before it is counted out.
-        eventually("it is gone", || house.counts().connections == 1);
+        eventually("it is gone", || house.stats().connections == 1);
         set.members() == 1
     });
     house.close();
@@ -171,11 +171,11 @@ fn who_is_in_the_middle_of_a_request_is_no_member() {
         is_answered_on(&mut stream, "/1");
         let members = set.members();
         let held = gate.write().unwrap();
-        let before = house.counts().requests;
+        let before = house.stats().requests;
         // More than is read ahead of the call, and not all.
         stream.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
         stream.write_all(&[b'a'; 100_000]).unwrap();
-        eventually("it is out", || house.counts().requests > before);
+        eventually("it is out", || house.stats().requests > before);
         assert_eq!(set.members(), 0);
         drop(held);
         stream.write_all(b"a").unwrap();
@@ -204,7 +204,7 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
     house.is_quick();
     drop(held);
     streams.iter_mut().for_each(|stream| is_next_answer(stream, "/gate"));
-    assert_eq!(house.counts().shed, 0);
+    assert_eq!(house.stats().shed, 0);
     house.close();
 }
 
@@ -261,7 +261,7 @@ fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
     assert!(set.is_short() && set.has_anybody());
     let paths = [(); 2].map(|()| {
         let conn = set.next(|| true).unwrap().conn;
-        conn.asked().path().to_owned()
+        conn.request_line().path().to_owned()
     });
     assert_eq!(paths, ["/1", "/2"]);
     assert!(!set.has_anybody());
@@ -301,7 +301,7 @@ fn no_client_keeps_a_thread_from_those_who_ask() {
     assert!(shared.set.ask(next_with_request(&house), 9).is_ok());
     shared.serve_away(flood, &mut shared.hand());
     is_answered(waits);
-    assert!(house.counts().requests < 3000 && house.counts().queued == 1);
+    assert!(house.stats().requests < 3000 && house.stats().queued == 1);
     let messages = house.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     drop(loops);

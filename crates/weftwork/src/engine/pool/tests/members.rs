@@ -60,12 +60,12 @@ impl House {
     }
 
     fn requests(&self) -> u64 {
-        self.shared.cx.counts().requests
+        self.shared.cx.stats().requests
     }
 
     fn close(self) {
         stop(&self.shared);
-        assert_eq!(self.shared.cx.counts().connections, 0);
+        assert_eq!(self.shared.cx.stats().connections, 0);
     }
 }
 
@@ -104,7 +104,7 @@ fn nothing_is_forgotten_at_the_door() {
         is_next_answer(&mut client, "/2");
     }
     eventually("it is quiet for long", || house.members() == 0);
-    assert_eq!((house.shared.cx.counts().connections, house.has_anybody()), (1, false));
+    assert_eq!((house.shared.cx.stats().connections, house.has_anybody()), (1, false));
     is_answered_on(&mut client, "/3");
     eventually("it is a member again", || house.has_anybody());
     house.close();
@@ -172,7 +172,7 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
         clients.iter_mut().for_each(|client| is_next_answer(client, "/gate"));
         members == 8
     });
-    assert_eq!(house.shared.cx.counts().shed, 0);
+    assert_eq!(house.shared.cx.stats().shed, 0);
     house.close();
 }
 
@@ -319,7 +319,7 @@ fn who_was_taken_in_for_a_thread_that_was_refused_does_not_wait_without_end() {
     let [mut blocked, mut late, mut outside] = [(); 3].map(|()| connect(address));
     ask_on(&mut blocked, "/gate");
     shared.open(porter).unwrap();
-    eventually("it is in the handler", || shared.cx.counts().requests == 1);
+    eventually("it is in the handler", || shared.cx.stats().requests == 1);
     eventually("the system has refused a thread", || shared.roster.was_refused());
     let waits = shared.lock_queue().len();
     // Whom the maker has not taken in before.

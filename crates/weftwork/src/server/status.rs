@@ -14,7 +14,7 @@ use super::Address;
 use crate::engine::{Engine, EngineHandle};
 use crate::settings::Settings;
 use crate::transport::context::Context;
-use crate::transport::counters::{Counters, Counts};
+use crate::transport::counters::{Counters, ServerStats};
 use crate::transport::watchdog::Watchdog;
 
 /// State of a server, for example for a status page. [`Server::view`](super::Server::view) returns a view before the
@@ -23,7 +23,7 @@ use crate::transport::watchdog::Watchdog;
 /// Before the start, a view shows the settings from the time when it was made, and counts nothing. It can still be used
 /// after the server has stopped. It does not keep the server alive, so the server's own handler may hold it.
 #[derive(Clone)]
-pub struct View {
+pub struct ServerStatus {
     planned: Arc<Plan>,
     started: Slot,
 }
@@ -47,9 +47,9 @@ pub(super) struct Started {
     watchdog: Arc<Watchdog>,
 }
 
-impl View {
-    pub(super) fn new(plan: Plan, started: &Slot) -> View {
-        View { planned: Arc::new(plan), started: started.clone() }
+impl ServerStatus {
+    pub(super) fn new(plan: Plan, started: &Slot) -> ServerStatus {
+        ServerStatus { planned: Arc::new(plan), started: started.clone() }
     }
 
     /// Records that the server has started, with the computed settings.
@@ -76,8 +76,8 @@ impl View {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> Counts {
-        self.started.get().map_or(Counts::default(), |started| started.counters.read(&started.watchdog))
+    pub fn counts(&self) -> ServerStats {
+        self.started.get().map_or(ServerStats::default(), |started| started.counters.read(&started.watchdog))
     }
 
     /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
@@ -102,12 +102,12 @@ impl View {
     }
 }
 
-/// Encodes all of [`Counts`] and the number of threads, for [`Metrics::server`](crate::middleware::Metrics::server) or
+/// Encodes all of [`ServerStats`] and the number of threads, for [`Metrics::server`](crate::middleware::Metrics::server) or
 /// a registry of your own.
 #[cfg(feature = "metrics")]
-impl Collector for View {
+impl Collector for ServerStatus {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let counts = self.counts();
+        let counts = self.stats();
         let now = [
             ("connections", "Connections open now", counts.connections),
             ("threads", "Threads that serve requests", self.threads()),
@@ -125,9 +125,9 @@ impl Collector for View {
     }
 }
 
-impl fmt::Debug for View {
+impl fmt::Debug for ServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("ServerStatus").field("counts", &self.stats()).finish_non_exhaustive()
     }
 }
 

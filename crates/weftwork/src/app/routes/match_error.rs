@@ -4,17 +4,17 @@ use std::fmt;
 
 use http::{HeaderValue, Method, StatusCode, header};
 
-use super::verbs::Verbs;
+use super::method_filter::MethodFilter;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
 /// The reason why no route matches a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum MatchError {
     /// No route has this path. The answer is 404.
     NotFound,
     /// Routes with this path have other methods. The answer is 405 with `Allow`, or 204 with `Allow` to
     /// OPTIONS.
-    Method(Verbs),
+    Method(MethodFilter),
     /// A part of the target does not parse as the type of its field. The answer is 400 and names the part.
     Malformed(Box<Malformed>),
 }
@@ -28,24 +28,27 @@ pub struct Malformed {
     pub detail: String,
 }
 
-impl Miss {
+impl MatchError {
     /// Returns the error after all routes were tried. `allowed` are the methods of the routes with this path.
-    pub(crate) fn unmatched(allowed: Verbs) -> Miss {
-        if allowed == Verbs::NONE { Miss::NotFound } else { Miss::Method(allowed) }
+    pub(crate) fn unmatched(allowed: MethodFilter) -> MatchError {
+        if allowed == MethodFilter::NONE { MatchError::NotFound } else { MatchError::Method(allowed) }
     }
 
     #[cold]
-    pub(super) fn malformed(name: &'static str, what: &str, why: impl fmt::Display) -> Miss {
-        Miss::Malformed(Box::new(Malformed { name, detail: format!("the {what} `{name}` {why}") }))
+    pub(super) fn invalid_param(name: &'static str, what: &str, why: impl fmt::Display) -> MatchError {
+        MatchError::InvalidParam(Box::new(InvalidParam {
+            name,
+            detail: format!("the {what} `{name}` {why}"),
+        }))
     }
 
     /// Returns the response to `req`.
     #[cold]
     pub(crate) fn answer(self, req: &Request<'_>) -> Response {
         match self {
-            Miss::NotFound => Response::decline(),
-            Miss::Method(allowed) => other_method(&allowed.or(Verbs::OPTIONS), req),
-            Miss::Malformed(part) => Problem::new(StatusCode::BAD_REQUEST)
+            MatchError::NotFound => Response::decline(),
+            MatchError::MethodNotAllowed(allowed) => other_method(&allowed.or(MethodFilter::OPTIONS), req),
+            MatchError::InvalidParam(part) => Problem::new(StatusCode::BAD_REQUEST)
                 .detail(part.detail)
                 .with("field", part.name)
                 .into_response(),
@@ -71,14 +74,14 @@ pub(crate) fn allow(allowed: &impl fmt::Display) -> HeaderValue {
     HeaderValue::try_from(allowed.to_string()).unwrap_or(HeaderValue::from_static(""))
 }
 
-impl fmt::Display for Miss {
+impl fmt::Display for MatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Miss::NotFound => f.write_str("no route has this path"),
-            Miss::Method(allowed) => write!(f, "the routes with this path allow {allowed}"),
-            Miss::Malformed(part) => f.write_str(&part.detail),
+            MatchError::NotFound => f.write_str("no route has this path"),
+            MatchError::Method(allowed) => write!(f, "the routes with this path allow {allowed}"),
+            MatchError::Malformed(part) => f.write_str(&part.detail),
         }
     }
 }
 
-impl std::error::Error for Miss {}
+impl std::error::Error for MatchError {}
