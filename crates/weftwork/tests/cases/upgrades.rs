@@ -154,13 +154,8 @@ impl UpgradeHandler for Lines {
 /// Never consumes what arrives.
 struct NeverConsumes(#[allow(dead_code)] FeedSender);
 
-<<<<<<< HEAD
 impl Receive for NeverConsumes {
     fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
-=======
-impl UpgradeHandler for Hoard {
-    fn on_data(&mut self,_: &[u8]) -> std::io::Result<usize> {
->>>>>>> 5449d7dc (Public names: the field's own terms)
         Ok(0)
     }
 }

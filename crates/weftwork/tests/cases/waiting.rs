@@ -84,13 +84,8 @@ impl Overload {
         let running = (0..HANDLERS).map(|_| ask()).collect();
         site.inside.gate.wait_for(HANDLERS);
         let queued = ask();
-<<<<<<< HEAD
         eventually("it queues", || site.running.stats().queued == 1);
         Overload { site, running, queued }
-=======
-        eventually("it queues", || site.running.stats().queued == 1);
-        Crowd { site, running, queued }
->>>>>>> 5449d7dc (Public names: the field's own terms)
     }
 
     /// Lets the handlers finish. The waiting request is not started. Returns the result of `leave` for its
@@ -151,15 +146,8 @@ fn a_queued_request_whose_client_waits_is_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-<<<<<<< HEAD
     let mut overload = Overload::start(Duration::from_secs(60));
     overload.site.inside.gate.open();
     overload.queued.answer().is(200, "passed");
     assert_eq!(overload.site.running.stats().abandoned, 0);
-=======
-    let mut crowd = Crowd::gather(Duration::from_secs(60));
-    crowd.site.inside.gate.open();
-    crowd.queued.answer().is(200, "passed");
-    assert_eq!(crowd.site.running.stats().queue_abandoned, 0);
->>>>>>> 5449d7dc (Public names: the field's own terms)
 }
