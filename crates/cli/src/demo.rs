@@ -72,8 +72,8 @@ const ROUTES: [(Demo, &str); 13] = [
     (Demo::File { path: String::new() }, "sample files with entity tags and range requests"),
 ];
 
-/// Returns the demo. It reads the state of its server through `view`.
-pub(crate) fn demo(view: View) -> impl Handler {
+/// Returns the demo. It reads the state of its server through `status`.
+pub(crate) fn demo(status: ServerStatus) -> impl Handler {
     let live = Live::new();
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
         Demo::Page => page::page(&status),

@@ -17,13 +17,13 @@ pub(crate) struct Target<'p> {
     /// Remaining segments of its path.
     pub(crate) segments: &'p [Segment],
     /// A constant of `MethodFilter`.
-    pub(crate) verb: &'static str,
+    pub(crate) method: &'static str,
     /// Whether the routes of a nested enum continue the search.
     pub(crate) nest: bool,
     pub(crate) number: u16,
 }
 
-/// Returns the body of a function of `verb` and `path`. It returns the number of a route attribute and the
+/// Returns the body of a function of `method` and `path`. It returns the number of a route attribute and the
 /// `captures_max` parts of the path that fill its captures.
 pub(crate) fn search(targets: &[Target<'_>], captures_max: usize) -> TokenStream {
     let writer = Writer { captures_max };
@@ -132,7 +132,7 @@ impl Writer {
     fn leaf(&self, targets: &[Target<'_>], captured: &[Ident], last: Option<TokenStream>) -> TokenStream {
         let mut targets = targets.to_vec();
         // The exact method comes first, then GET for HEAD, then any method.
-        targets.sort_by_key(|target| match target.verb {
+        targets.sort_by_key(|target| match target.method {
             "ANY" => 2,
             "GET" => 1,
             _ => 0,

@@ -118,7 +118,7 @@ fn search(attrs: &[NumberedAttr<'_>]) -> TokenStream {
         .iter()
         .map(|NumberedAttr { number, variant, attr }| Target {
             segments: &attr.pattern.segments,
-            verb: attr.verb,
+            method: attr.method,
             nest: variant.nested.is_some(),
             number: *number,
         })
@@ -138,7 +138,7 @@ fn captures_max(attrs: &[NumberedAttr<'_>]) -> usize {
 fn table<'v>(attrs: &'v [NumberedAttr<'_>]) -> impl Iterator<Item = TokenStream> + 'v {
     attrs.iter().map(|NumberedAttr { variant, attr, .. }| {
         let (name, pattern) = (variant.item.ident.to_string(), attr.pattern.text.value());
-        let verb = format_ident!("{}", attr.verb);
+        let method = format_ident!("{}", attr.method);
         let (methods, nested) = match variant.nested {
             Some(field) => {
                 let inner = &field.ty;
@@ -160,8 +160,8 @@ fn constructed(attr: &NumberedAttr<'_>) -> TokenStream {
     let fields = variant.fields().map(|field| {
         let value = if variant.is_nested(field) {
             let (inner, at) = (&field.ty, attr.pattern.captures().count());
-            let (verb, parts, query) = (call_site("verb"), call_site("parts"), call_site("query"));
-            quote_spanned!(inner.span()=> <#inner as __weft::Routes>::parse(#verb, #parts[#at], #query)?)
+            let (method, parts, query) = (call_site("method"), call_site("parts"), call_site("query"));
+            quote_spanned!(inner.span()=> <#inner as __weft::Routes>::parse(#method, #parts[#at], #query)?)
         } else {
             field_value(field, &attr.pattern)
         };
@@ -204,9 +204,9 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
     let nested = attrs.iter().map(nested_pattern);
     quote! {
         #[allow(unused_variables, clippy::all)]
-        fn blocking_of(verb: __weft::MethodFilter, path: &[u8]) -> __weft::Blocking {
+        fn blocking_of(method: __weft::MethodFilter, path: &[u8]) -> __weft::Blocking {
             const SEED: u64 = #seed;
-            match search(verb, path) {
+            match search(method, path) {
                 #(#blocking)*
                 ::core::result::Result::Ok((number, _)) => {
                     __weft::Blocking::Learn { route: __weft::route_id(SEED, number as u64) }
@@ -246,8 +246,8 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
 fn ask_nested(NumberedAttr { variant, attr, .. }: &NumberedAttr<'_>, function: &str) -> Option<TokenStream> {
     let inner = &variant.nested?.ty;
     let (at, function) = (attr.pattern.captures().count(), Ident::new(function, inner.span()));
-    let (verb, parts) = (call_site("verb"), call_site("parts"));
-    Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#verb, #parts[#at])))
+    let (method, parts) = (call_site("method"), call_site("parts"));
+    Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#method, #parts[#at])))
 }
 
 /// Returns the match arm that states whether a route is known to block. Other routes are learned.
@@ -359,8 +359,8 @@ fn method(variant: &Variant<'_>) -> TokenStream {
         let method = quote_spanned!(field.ty.span()=> __weft::Routes::method(#local));
         return quote! { Self::#ident { #pattern } => #method, };
     }
-    let verb: Ident = format_ident!("{}", variant.attrs[0].verb);
-    match variant.attrs[0].verb {
+    let method: Ident = format_ident!("{}", variant.attrs[0].method);
+    match variant.attrs[0].method {
         "ANY" => quote! { Self::#ident { .. } => __weft::Method::GET, },
         _ => quote! { Self::#ident { .. } => __weft::Method::#method, },
     }

@@ -8,7 +8,7 @@ use syn::{
 use crate::pattern::Pattern;
 
 /// Route attributes and the constants of `MethodFilter` for them.
-const VERBS: [(&str, &str); 9] = [
+const METHODS: [(&str, &str); 9] = [
     ("get", "GET"),
     ("post", "POST"),
     ("put", "PUT"),
@@ -29,14 +29,14 @@ pub(crate) struct Variant<'i> {
     pub(crate) nested: Option<&'i Field>,
 }
 
-/// A route attribute.
+/// One route attribute.
 pub(crate) struct RouteAttr {
     /// A constant of `MethodFilter`, or `ANY` for a nest.
-    pub(crate) verb: &'static str,
+    pub(crate) method: &'static str,
     pub(crate) pattern: Pattern,
 }
 
-/// Number of times that a field may occur in a query.
+/// How often a field may occur in a query.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Cardinality {
     Once,
@@ -80,7 +80,7 @@ fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &st
     let errors = attributes.into_iter().filter_map(|attribute| {
         let name = attribute.path().get_ident()?.to_string();
         let is_ours = ["nest", "blocks", "unbuffered", "connect"].contains(&name.as_str())
-            || VERBS.iter().any(|(known, _)| *known == name);
+            || METHODS.iter().any(|(known, _)| *known == name);
         let why = format!("`#[{name}]` belongs to a variant: put it above the variant instead of {place}");
         is_ours.then(|| Error::new(attribute.path().span(), why))
     });
@@ -101,7 +101,7 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         let Some(name) = attribute.path().get_ident().map(ToString::to_string) else { continue };
         if name == "nest" {
             nests.push(RouteAttr {
-                verb: "ANY",
+                method: "ANY",
                 pattern: Pattern::parse_prefix(&text(attribute, "/admin")?)?,
             });
         } else if name == "blocks" {
@@ -113,8 +113,8 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         } else if name == "connect" {
             let why = "CONNECT has no path: answer it in the fallback";
             return Err(Error::new(attribute.path().span(), why));
-        } else if let Some((_, verb)) = VERBS.iter().find(|(known, _)| *known == name) {
-            attrs.push(RouteAttr { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
+        } else if let Some((_, method)) = METHODS.iter().find(|(known, _)| *known == name) {
+            attrs.push(RouteAttr { method, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
         }
     }
     if let (Some(nest), Some(_)) = (nests.first(), attrs.first()) {

@@ -32,7 +32,7 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
     let (name, text) = (&earlier.variant.item.ident, earlier.attr.pattern.text.value());
     let nests = (earlier.variant.nested.is_some(), later.variant.nested.is_some());
     let why = match nests {
-        (false, false) if earlier.attr.verb == later.attr.verb && same_paths(one, two) => {
+        (false, false) if earlier.attr.method == later.attr.method && same_paths(one, two) => {
             if std::ptr::eq(earlier.variant, later.variant) {
                 format!("duplicate route \"{text}\": remove one")
             } else {

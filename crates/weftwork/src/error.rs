@@ -17,11 +17,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
     /// The client. It gets this status.
-    Peer(StatusCode),
+    Client(StatusCode),
     /// The developer who configured or called the library.
-    User,
+    Usage,
     /// A handler, the machine or the library. The client gets 500, and the log gets the details.
-    Ours,
+    Internal,
 }
 
 /// Error of handlers and of starting a server.
@@ -30,7 +30,7 @@ pub enum ErrorClass {
 /// or what `thiserror` derives. Like `anyhow::Error`, `Error` does not implement [`std::error::Error`] itself, because
 /// that would rule out the conversion. If a type does not implement that trait either, use [`boxed`](Error::boxed): for
 /// `anyhow::Error`, `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. If an error borrows (such as
-/// the error of a `Mutex`), describe it in words with [`ours`](Error::ours).
+/// the error of a `Mutex`), describe it in words with [`ours`](Error::internal).
 ///
 /// ```
 /// use weftwork::{Error, Request, Result};
@@ -47,7 +47,7 @@ pub enum ErrorClass {
 /// ```
 ///
 /// If a handler returns an error, the response has the status that the error blames on the client, or 500. A
-/// [`Problem`] and a [`BodyError`] blame the client. They are found under other errors as well, and after a conversion
+/// [`Problem`] and a [`BodyError`] class the client. They are found under other errors as well, and after a conversion
 /// to `Box<dyn Error + Send + Sync>`. The cause of a 500 goes only to the log, with the method and path of the request
 /// and all causes. See [what you see when something fails](crate#what-you-see-when-something-fails).
 ///
@@ -76,17 +76,17 @@ pub struct Error {
 
 impl Error {
     /// Blames the client. The client gets a [`Problem`] with `status`, and `message` as its detail.
-    pub fn peer(status: StatusCode, message: impl Into<String>) -> Error {
-        Error::new(ErrorClass::Peer(status), message, None)
+    pub fn client(status: StatusCode, message: impl Into<String>) -> Error {
+        Error::new(ErrorClass::Client(status), message, None)
     }
 
     /// Blames the server. The client gets 500 and no details, and the log gets `message`.
-    pub fn ours(message: impl Into<String>) -> Error {
-        Error::new(ErrorClass::Ours, message, None)
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::new(ErrorClass::Internal, message, None)
     }
 
     /// Sends this response unchanged, whatever its status. The handler decided so, and nothing is logged.
-    /// [`blame`](Error::blame) is the client with that status. The error ends a handler, an argument
+    /// [`class`](Error::class) is the client with that status. The error ends a handler, an argument
     /// ([`Extract`](crate::Extract)), a middleware, and the functions that they call.
     ///
     /// `?` converts a [`Response`]. Use this function for a status or a tuple, and for code without `?`. Do not convert
@@ -158,7 +158,7 @@ impl Error {
         Error::new(ErrorClass::Usage, message, None)
     }
 
-    pub(crate) fn knob(name: &str, value: &str, wanted: &str) -> Error {
+    pub(crate) fn setting(name: &str, value: &str, wanted: &str) -> Error {
         Error::usage(format!("invalid {name} {value:?}: expected {wanted}"))
     }
 
@@ -181,8 +181,8 @@ impl Error {
     }
 
     /// Returns who must act.
-    pub fn blame(&self) -> ErrorClass {
-        self.blame
+    pub fn class(&self) -> ErrorClass {
+        self.class
     }
 
     /// Returns the status of the response if a handler returns this error.
@@ -211,9 +211,9 @@ impl Error {
         Some(answer.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the problem to send to a client that is to blame, unless a response is to be sent.
-    fn problem_of_peer(&self) -> Option<Problem> {
-        let ErrorClass::Peer(status) = self.blame else { return None };
+    /// Returns the problem to send to a client that is to class, unless a response is to be sent.
+    fn client_problem(&self) -> Option<Problem> {
+        let ErrorClass::Client(status) = self.class else { return None };
         if self.answer.is_some() {
             return None;
         }
@@ -226,7 +226,7 @@ impl Error {
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
-    /// Keeps the status of a [`Problem`] or a [`BodyError`], also under other errors. All other errors blame the
+    /// Keeps the status of a [`Problem`] or a [`BodyError`], also under other errors. All other errors class the
     /// server.
     fn from(error: E) -> Error {
         Error::boxed(error)
@@ -249,10 +249,10 @@ impl ErrorClass {
     }
 }
 
-/// Returns the blame. A [`Problem`] and a [`BodyError`] know theirs.
-fn blame_for(error: &(dyn StdError + 'static)) -> ErrorClass {
-    let of_problem = || beneath(error).map(|problem: &Problem| ErrorClass::Peer(problem.status()));
-    beneath(error).map(BodyError::blame).or_else(of_problem).unwrap_or(ErrorClass::Ours)
+/// Returns the class. A [`Problem`] and a [`BodyError`] know theirs.
+fn class_of(error: &(dyn StdError + 'static)) -> ErrorClass {
+    let of_problem = || beneath(error).map(|problem: &Problem| ErrorClass::Client(problem.status()));
+    beneath(error).map(BodyError::class).or_else(of_problem).unwrap_or(ErrorClass::Internal)
 }
 
 fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
@@ -305,7 +305,7 @@ fn as_type<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Op
     error.downcast_ref().or_else(|| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref())
 }
 
-/// An [`Error`] in a box. The problem is its cause, so that [`blame_for`] finds the status again.
+/// An [`Error`] in a box. The problem is its cause, so that [`class_of`] finds the status again.
 struct BoxedError {
     text: String,
     problem: Problem,
@@ -330,7 +330,7 @@ impl fmt::Debug for BoxedError {
     }
 }
 
-/// Keeps the status and the [`Problem`] for a client that is to blame, so that [`Error::boxed`] finds them again.
+/// Keeps the status and the [`Problem`] for a client that is to class, so that [`Error::boxed`] finds them again.
 impl From<Error> for Box<dyn StdError + Send + Sync> {
     fn from(error: Error) -> Self {
         let text = error.to_string();

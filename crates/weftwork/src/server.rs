@@ -268,7 +268,7 @@ impl Running {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> ServerStats {
+    pub fn stats(&self) -> ServerStats {
         self.cx.stats()
     }
 
@@ -283,7 +283,7 @@ impl Running {
     /// requests in flight. (3) After `timeout`, measured from step 2, it cuts the connections that are left.
     ///
     /// With a `timeout` of zero there is no delay. If a handler does not return, its thread is left behind.
-    pub fn shutdown(mut self, timeout: Duration) -> Report {
+    pub fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
         let delay = if timeout.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
         self.stop(delay, timeout, || false)
     }
@@ -292,13 +292,13 @@ impl Running {
     ///
     /// # Errors
     /// The system does not allow waiting for the signals.
-    pub fn wait(self, signals: Signals) -> Result<Report> {
+    pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
         let (report, words) = self.wait_and_stop(signals)?;
         words.end();
         Ok(report)
     }
 
-    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(Report, LastWords)> {
+    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, LastWords)> {
         let refused = |error| Error::io("cannot wait for signals", error);
         while !signals.wait(None).map_err(refused)? {}
         let told = Instant::now();
@@ -316,8 +316,8 @@ impl Running {
 
     /// Returns a view of the server, for use while the server is waited for. [`Server::view`] returns one before the
     /// start.
-    pub fn view(&self) -> View {
-        self.view.clone()
+    pub fn status(&self) -> ServerStatus {
+        self.status.clone()
     }
 
     /// Ends everything at once, as a last resort. Requests are not finished. If a handler does not return within a

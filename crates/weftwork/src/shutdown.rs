@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ShutdownReport {
     /// Connections that were open when the shutdown began, and closed regularly.
     pub drained: usize,
     /// Connections that were cut at the deadline.
@@ -49,12 +49,12 @@ impl LeakReport {
     /// Returns an error if any of these counters is not 0.
     pub(crate) fn unless_all_zero(counters: Vec<(&'static str, usize)>) -> Result<(), LeakReport> {
         let wrong: Vec<_> = counters.into_iter().filter(|(_, count)| *count > 0).collect();
-        if wrong.is_empty() { Ok(()) } else { Err(LeakReport { wrong }) }
+        if wrong.is_empty() { Ok(()) } else { Err(LeakReport { leaks: wrong }) }
     }
 
     /// Returns each counter that is not 0: what it counts, and its value.
-    pub fn wrong(&self) -> &[(&'static str, usize)] {
-        &self.wrong
+    pub fn leaks(&self) -> &[(&'static str, usize)] {
+        &self.leaks
     }
 }
 

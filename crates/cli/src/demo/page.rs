@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("live.js");
 const LIVE: &str = include_str!("live.html");
 
 /// Returns the page for the current state of the server.
-pub(super) fn page(view: &View) -> Response {
+pub(super) fn page(status: &ServerStatus) -> Response {
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String does not fail.
     let _ = write_page(&mut html, status);
@@ -43,7 +43,7 @@ fn write_now(out: &mut String, status: &ServerStatus) -> fmt::Result {
         ("version", &env!("CARGO_PKG_VERSION")),
         ("engine", &engine),
         ("loops", &engine.loops()),
-        ("threads", &view.threads()),
+        ("threads", &status.threads()),
         ("open connections", &counts.connections),
         ("accepted connections", &counts.accepted),
         ("requests", &counts.requests),

@@ -180,7 +180,7 @@ pub trait HandlerExt: Handler + Sized {
 impl<H: Handler> HandlerExt for H {}
 
 /// A handler with a middleware around it. [`HandlerExt::with`] creates it.
-pub struct With<H, M> {
+pub struct Layered<H, M> {
     handler: H,
     middleware: M,
 }

@@ -37,18 +37,18 @@ impl Conn {
     #[inline(always)]
     pub(crate) fn fill(&mut self, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
-        let asked = room(buffers);
+        let line = room(buffers);
         let read = self.stream.recv(&mut buffers.input);
-        self.note_read(read, asked, now)
+        self.note_read(read, line, now)
     }
 
     /// Reads once, and waits for at most `patience`. After that time, call [`came_by`](Conn::came_by).
     #[inline(always)]
     pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
-        let asked = room(buffers);
+        let line = room(buffers);
         let read = self.stream.recv_for(&mut buffers.input, patience);
-        self.note_read(read, asked, now)
+        self.note_read(read, line, now)
     }
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
@@ -57,11 +57,11 @@ impl Conn {
     }
 
     #[inline(always)]
-    fn note_read(&mut self, read: io::Result<usize>, asked: usize, now: Tick) -> io::Result<usize> {
+    fn note_read(&mut self, read: io::Result<usize>, line: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
-                self.readable = *count == asked || self.ended;
+                self.readable = *count == line || self.ended;
                 self.pace.advance(*count, now);
             }
             Err(error) if is_would_block(error) => self.readable = false,

@@ -35,7 +35,7 @@ pub(super) struct Pending {
     /// Whether the owner says that the time has come.
     is_due: bool,
     /// Kept parts of the request. The path is only for the log.
-    asked: Left,
+    line: Left,
     /// Token for which its loop checks it when it is due.
     alarm: Option<usize>,
 }
@@ -49,11 +49,11 @@ impl Pending {
 impl Conn {
     /// Ends the request, except for the kept parts.
     pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> Left {
-        let asked = self.request_line();
+        let line = self.request_line();
         let has_payload = self.buffers.as_deref().is_some_and(|buffers| !buffers.payload.is_empty());
         Left {
-            method: asked.method().clone(),
-            path: asked.path().as_bytes().into(),
+            method: line.method().clone(),
+            path: line.path().as_bytes().into(),
             id,
             body_is_lost: has_payload || !self.http.request_is_read(),
             wants_trailers: self.wants_trailers(),
@@ -65,14 +65,14 @@ impl Conn {
         &mut self,
         later: Later,
         stand_in: Response,
-        asked: Left,
+        line: Left,
         moment: Instant,
         cx: &Context,
     ) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         self.forget_request();
-        let pending = Pending { later, stand_in, due, due_tick, is_due: false, asked, alarm: None };
+        let pending = Pending { later, stand_in, due, due_tick, is_due: false, line, alarm: None };
         *self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
         self.phase = Phase::Later;
     }
@@ -149,11 +149,11 @@ impl Conn {
     #[cold]
     pub(super) fn take_response(&mut self) -> Option<(Later, Response, Left)> {
         let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return None };
-        let Pending { later, stand_in, asked, .. } = *pending;
+        let Pending { later, stand_in, line, .. } = *pending;
         self.phase = Phase::Ready;
         self.has_dwelt = true;
-        self.held().head = Head { method: asked.method.clone(), ..Head::default() };
-        Some((later, stand_in, asked))
+        self.held().head = Head { method: line.method.clone(), ..Head::default() };
+        Some((later, stand_in, line))
     }
 
     fn pending(&self) -> Option<&Pending> {

@@ -54,7 +54,7 @@ struct Live<'a> {
     wait: &'a dyn Wait,
     dates: &'a mut DateCache,
     /// Time at which the request had arrived, as far as it was read.
-    asked: Tick,
+    line: Tick,
     /// Set if the response was sent later. Then nothing else is left of the request.
     left: Option<Left>,
     /// Progress of the request's body, after the handler has waited for it.
@@ -92,7 +92,7 @@ impl Conn {
     /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
-        let asked = self.pace.progress();
+        let line = self.pace.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max.0);
         let mut live = Live {
@@ -100,7 +100,7 @@ impl Conn {
             cx,
             wait,
             dates,
-            asked,
+            line,
             left: None,
             body: None,
             waits: false,
@@ -144,8 +144,8 @@ impl<'a> Live<'a> {
     /// Takes the provided response. No handler runs for it.
     #[cold]
     fn take_what_came(&mut self, response: &mut Option<Response>) {
-        let Some((later, stand_in, asked)) = self.conn.take_response() else { return };
-        self.left = Some(asked);
+        let Some((later, stand_in, line)) = self.conn.take_response() else { return };
+        self.left = Some(line);
         let moment = self.wait.moment();
         // Its filters are told, and they belong to the user.
         let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(stand_in, moment))));
@@ -176,9 +176,9 @@ impl<'a> Live<'a> {
     fn warn_of_slowness(&self, took: Duration) {
         let who = if self.streamed.is_some() { "the writer of a streamed body" } else { "a handler" };
         let thread = std::thread::current();
-        let (asked, name) = (self.target(), thread.name().unwrap_or("unnamed"));
+        let (line, name) = (self.target(), thread.name().unwrap_or("unnamed"));
         let id = self.id_for_log();
-        log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}{id}");
+        log::warn!("{who} took {took:.1?} (handler_warn_after) at {line}, on the thread {name}{id}");
     }
 
     /// Returns the suffix of the request's log lines.
@@ -195,9 +195,9 @@ impl<'a> Live<'a> {
     /// If the client leaves or sends bad data, that is no error of the handler.
     #[cold]
     fn note_early_end(&self, error: Error) {
-        let (asked, id) = (self.target(), self.id_for_log());
+        let (line, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
-        let line = format!("a response ended early at {asked}, and its connection with it: {why}{id}");
+        let line = format!("a response ended early at {line}, and its connection with it: {why}{id}");
         if self.has_left() || matches!(error.class(), ErrorClass::Client(_)) {
             tell(self.cx, format_args!("{line}"));
         } else {
@@ -381,7 +381,7 @@ impl Exchange for Live<'_> {
 
     fn deadline(&self) -> Option<Instant> {
         let timeout = self.cx.settings.request_timeout;
-        if timeout.is_zero() { None } else { self.cx.clock.moment(self.asked.after(timeout)) }
+        if timeout.is_zero() { None } else { self.cx.clock.moment(self.line.after(timeout)) }
     }
 
     fn client_gone(&self) -> bool {

@@ -76,7 +76,7 @@ impl ServerStatus {
     }
 
     /// Returns the counters.
-    pub fn counts(&self) -> ServerStats {
+    pub fn stats(&self) -> ServerStats {
         self.started.get().map_or(ServerStats::default(), |started| started.counters.read(&started.watchdog))
     }
 

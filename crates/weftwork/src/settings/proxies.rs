@@ -62,7 +62,7 @@ impl FromStr for Networks {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Networks, Error> {
-        Unit::parse(text).map_err(|wanted| Error::knob("networks", text, wanted))
+        Unit::parse(text).map_err(|wanted| Error::setting("networks", text, wanted))
     }
 }
 

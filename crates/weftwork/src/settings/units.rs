@@ -21,7 +21,7 @@ impl std::str::FromStr for ByteCount {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<ByteCount, Error> {
-        Unit::parse(text).map_err(|wanted| Error::knob("size", text, wanted))
+        Unit::parse(text).map_err(|wanted| Error::setting("size", text, wanted))
     }
 }
 

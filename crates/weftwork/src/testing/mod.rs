@@ -256,7 +256,7 @@ impl TestClient {
     }
 
     /// Returns the counters so far.
-    pub fn counts(&self) -> ServerStats {
+    pub fn stats(&self) -> ServerStats {
         self.server.cx.stats()
     }
 

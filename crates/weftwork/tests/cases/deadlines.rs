@@ -348,14 +348,14 @@ fn is_kept(site: &Site, client: &Client) -> bool {
 fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
     let site = CASE.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
     let many = |last: &str| {
-        let asked = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
-        [asked, "\r\n"].concat().repeat(100) + asked + last + "\r\n"
+        let line = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
+        [line, "\r\n"].concat().repeat(100) + line + last + "\r\n"
     };
     let large = "GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
-    for asked in [large, many(""), many("Connection: close\r\n")] {
+    for line in [large, many(""), many("Connection: close\r\n")] {
         let mut client = site.client();
         client.read_hand_to_mouth();
-        client.send(asked);
+        client.send(line);
         client.wait_for_bytes();
         assert!(is_kept(&site, &client));
         eventually("the kernel has given it up", || !is_kept(&site, &client));

@@ -19,7 +19,7 @@ struct Stop {
 }
 
 struct Stopping {
-    thread: JoinHandle<Report>,
+    thread: JoinHandle<ShutdownReport>,
     inside: std::sync::Arc<crate::support::SiteState>,
 }
 
@@ -332,18 +332,18 @@ fn no_time_means_no_delay() {
 #[test]
 fn a_handler_that_looks_at_its_server_goes_with_it() {
     let server = CASE.bind("127.0.0.1:0");
-    let (view, token) = (server.status(), Arc::new(()));
-    let (inside, held) = (view.clone(), Arc::downgrade(&token));
-    assert_eq!((view.stats().requests, view.threads(), view.is_stopping()), (0, 0, false));
+    let (status, token) = (server.status(), Arc::new(()));
+    let (inside, held) = (status.clone(), Arc::downgrade(&token));
+    assert_eq!((status.stats().requests, status.threads(), status.is_stopping()), (0, 0, false));
     let running = server
         .start(move |_: &mut Request| {
             let _ = &token;
             format!("{} {} {}", inside.stats().requests, inside.threads() > 0, inside.is_stopping())
         })
         .unwrap();
-    assert_eq!((view.addresses(), view.engine()), (running.addresses(), running.engine()));
-    assert_eq!(view.settings().connections_max, running.settings().connections_max);
-    Client::connect_to(&view.addresses()[0]).get("/").is(200, "1 true false");
+    assert_eq!((status.addresses(), status.engine()), (running.addresses(), running.engine()));
+    assert_eq!(status.settings().connections_max, running.settings().connections_max);
+    Client::connect_to(&status.addresses()[0]).get("/").is(200, "1 true false");
     let report = running.shutdown(TIMEOUT);
     assert_eq!(report.stuck, 0, "{report}");
     assert!(held.upgrade().is_none(), "the handler is still there");

@@ -424,8 +424,9 @@ fn routes_are_listed_with_their_prefixes() {
 
 #[test]
 fn engines_learn_each_route_by_itself() {
-    let learned =
-        |method: &str, path: &str| Site::blocking_of(MethodFilter::of(&method.parse().unwrap()), path.as_bytes());
+    let learned = |method: &str, path: &str| {
+        Site::blocking_of(MethodFilter::of(&method.parse().unwrap()), path.as_bytes())
+    };
     let user = learned("GET", "/users/7");
     assert!(matches!(user, Blocking::Learn { .. }));
     assert_eq!(learned("GET", "/users/8"), user);

@@ -82,7 +82,7 @@ impl<'t> Pairs<'t> {
         self.value().map_err(|error| match (error.is_shape_error, self.single()) {
             (true, _) => {
                 let wrong = error.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
-                Error::ours(format!("handler arguments do not match the route: {wrong}"))
+                Error::internal(format!("handler arguments do not match the route: {wrong}"))
             }
             // A type with rules of its own does not know the name of the pair.
             (false, Ok(text)) => text.with_pair(error).problem(what, StatusCode::BAD_REQUEST).into(),

@@ -50,7 +50,7 @@ fn default_port(scheme: &str) -> Option<&'static str> {
 /// Checks a configured origin. If it is not written as browsers do, it would never match.
 pub(in crate::app) fn checked(given: &str) -> Result<Box<str>> {
     let wanted = "https://host or http://host:port, as browsers write an origin";
-    serialized(given).map(Box::from).ok_or_else(|| Error::knob("origin", given, wanted))
+    serialized(given).map(Box::from).ok_or_else(|| Error::setting("origin", given, wanted))
 }
 
 /// Returns whether an origin, as a browser sends it, is the host of this request.

@@ -39,11 +39,11 @@ fn a_middleware_may_answer_by_itself() {
 
 #[test]
 fn what_the_handler_says_of_blocking_passes_through() {
-    let asked = RequestLine::new(&Method::GET, b"/x");
+    let line = RequestLine::new(&Method::GET, b"/x");
     let pass = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
-    assert_eq!(blocks(|_: &mut Request<'_>| ()).with(pass).blocking(&asked), Blocking::Always);
+    assert_eq!(blocks(|_: &mut Request<'_>| ()).with(pass).blocking(&line), Blocking::Always);
     let plain = |_: &mut Request<'_>| ();
-    assert_eq!(plain.with(pass).blocking(&asked), plain.blocking(&asked));
+    assert_eq!(plain.with(pass).blocking(&line), plain.blocking(&line));
 }
 
 /// Fields about access and the request's id also apply to the error. Fields about coding and caching do not.

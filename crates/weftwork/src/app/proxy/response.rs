@@ -310,10 +310,10 @@ impl ProxyExchange {
 
     /// Upgrades the client's connection after the server has switched protocols.
     fn upgrade(self, req: &Request<'_>, received: Received) -> Result<Response, Failure> {
-        let asked = request::requested_upgrade(req, &self.options).filter(|_| self.is_sent());
+        let line = request::requested_upgrade(req, &self.options).filter(|_| self.is_sent());
         let mut given = received.fields.iter().filter(|(name, _)| name == header::UPGRADE);
         let given = given.find(|(_, given)| {
-            asked.is_some_and(|asked| given.as_bytes().eq_ignore_ascii_case(asked.as_bytes()))
+            line.is_some_and(|line| given.as_bytes().eq_ignore_ascii_case(line.as_bytes()))
         });
         let Some((_, protocol)) = given.cloned() else {
             return Err(Failure::UnexpectedUpgrade);

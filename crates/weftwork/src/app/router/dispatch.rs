@@ -39,30 +39,30 @@ impl Handler for Router {
         }
     }
 
-    fn blocking(&self, asked: &RequestLine<'_>) -> Blocking {
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
         let table = self.table();
-        if let Some(found) = table.find(asked.method(), asked.path()) {
-            return match self.routes[found.route].handler.blocking(asked) {
+        if let Some(found) = table.find(line.method(), line.path()) {
+            return match self.routes[found.route].handler.blocking(line) {
                 Blocking::Learn { .. } => Blocking::Learn { route: route_id(SEED, found.route as u64) },
                 known => known,
             };
         }
-        match table.mounts(asked.path()).next() {
+        match table.mounts(line.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
-                let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
-                nested_blocking(route_id(!SEED, number as u64), mount.handler.blocking(&asked))
+                let line = if mount.strips { line.beneath(prefix.len()) } else { *line };
+                nested_blocking(route_id(!SEED, number as u64), mount.handler.blocking(&line))
             }
             None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(line)),
         }
     }
 
-    fn reads_ahead(&self, asked: &RequestLine<'_>) -> bool {
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         let table = self.table();
-        if let Some(found) = table.find(asked.method(), asked.path()) {
-            return self.routes[found.route].handler.reads_ahead(asked);
+        if let Some(found) = table.find(line.method(), line.path()) {
+            return self.routes[found.route].handler.reads_ahead(line);
         }
-        match table.mounts(asked.path()).next() {
+        match table.mounts(line.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
                 let line = if mount.strips { line.beneath(prefix.len()) } else { *line };
@@ -72,12 +72,12 @@ impl Handler for Router {
         }
     }
 
-    fn pattern(&self, asked: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
         let table = self.table();
-        if let Some(found) = table.find(asked.method(), asked.path()) {
+        if let Some(found) = table.find(line.method(), line.path()) {
             return Some(Cow::Borrowed(&self.routes[found.route].path));
         }
-        let mounted = table.mounts(asked.path()).find_map(|(prefix, number)| {
+        let mounted = table.mounts(line.path()).find_map(|(prefix, number)| {
             let mount = &self.mounts[number];
             if !mount.strips {
                 return mount.handler.pattern(line);

@@ -71,9 +71,9 @@ where
     }
 
     /// Returns the blocking behaviour of a request's route. Engines learn each route separately.
-    fn blocking(&self, asked: &RequestLine<'_>) -> Blocking {
-        match (T::blocking_of(MethodFilter::of(asked.method()), asked.path_bytes()), &self.fallback) {
-            (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        match (T::blocking_of(MethodFilter::of(line.method()), line.path_bytes()), &self.fallback) {
+            (Blocking::Never, Some(fallback)) => fallback.blocking(line),
             (known, _) => known,
         }
     }
@@ -112,7 +112,9 @@ impl<T, F> RoutesHandler<T, F> {
     fn refuse(&self, miss: MatchError, req: &mut Request<'_>, routes: &[Route]) -> Response {
         match (miss, &self.fallback) {
             // RFC 9110 section 9.3.7: `*` asks about the server as a whole.
-            (MatchError::NotFound, _) if req.path() == "*" => MatchError::Method(all(routes)).answer(req),
+            (MatchError::NotFound, _) if req.path() == "*" => {
+                MatchError::MethodNotAllowed(all(routes)).answer(req)
+            }
             (MatchError::NotFound, Some(fallback)) => fallback.call(req),
             (miss, _) => miss.answer(req),
         }

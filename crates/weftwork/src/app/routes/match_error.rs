@@ -14,14 +14,14 @@ pub enum MatchError {
     NotFound,
     /// Routes with this path have other methods. The answer is 405 with `Allow`, or 204 with `Allow` to
     /// OPTIONS.
-    Method(MethodFilter),
+    MethodNotAllowed(MethodFilter),
     /// A part of the target does not parse as the type of its field. The answer is 400 and names the part.
-    Malformed(Box<Malformed>),
+    InvalidParam(Box<InvalidParam>),
 }
 
 /// A capture or a query parameter that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct InvalidParam {
     /// Name of the part in the route.
     pub name: &'static str,
     /// Full sentence for the client, including the name.
@@ -31,7 +31,11 @@ pub struct Malformed {
 impl MatchError {
     /// Returns the error after all routes were tried. `allowed` are the methods of the routes with this path.
     pub(crate) fn unmatched(allowed: MethodFilter) -> MatchError {
-        if allowed == MethodFilter::NONE { MatchError::NotFound } else { MatchError::Method(allowed) }
+        if allowed == MethodFilter::NONE {
+            MatchError::NotFound
+        } else {
+            MatchError::MethodNotAllowed(allowed)
+        }
     }
 
     #[cold]
@@ -78,8 +82,8 @@ impl fmt::Display for MatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MatchError::NotFound => f.write_str("no route has this path"),
-            MatchError::Method(allowed) => write!(f, "the routes with this path allow {allowed}"),
-            MatchError::Malformed(part) => f.write_str(&part.detail),
+            MatchError::MethodNotAllowed(allowed) => write!(f, "the routes with this path allow {allowed}"),
+            MatchError::InvalidParam(part) => f.write_str(&part.detail),
         }
     }
 }

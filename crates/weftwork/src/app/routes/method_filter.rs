@@ -72,13 +72,13 @@ impl MethodFilter {
 
     /// Returns whether both sets have a method in common.
     #[inline]
-    pub const fn meets(self, other: MethodFilter) -> bool {
+    pub const fn intersects(self, other: MethodFilter) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Returns the first method of the set.
     pub fn first(self) -> Method {
-        let named = NAMED.into_iter().find(|(verb, _)| self.meets(*verb));
+        let named = NAMED.into_iter().find(|(verb, _)| self.intersects(*verb));
         named.map_or(Method::GET, |(_, method)| method)
     }
 
@@ -93,7 +93,7 @@ impl fmt::Display for MethodFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
         for (verb, method) in NAMED {
-            if self.meets(verb) {
+            if self.intersects(verb) {
                 write!(f, "{between}{method}")?;
                 between = ", ";
             }

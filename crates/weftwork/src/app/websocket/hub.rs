@@ -151,25 +151,25 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// use std::sync::Mutex;
     /// use weftwork::{Message, Request, SocketEvent, WebSocketHub, WebSockets};
     ///
-    /// const HISTORY_MAX: usize = 100;
-    /// static HISTORY: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
+    /// const SAID_MAX: usize = 100;
+    /// static SAID: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
     /// let chat = WebSocketHub::new(WebSockets::new(), |hub, _, event| {
     ///     if let SocketEvent::Message(message) = event {
-    ///         let mut history = HISTORY.lock().unwrap();
+    ///         let mut said = SAID.lock().unwrap();
     ///         hub.send(&message);
-    ///         if history.len() == HISTORY_MAX {
-    ///             history.pop_front();
+    ///         if said.len() == SAID_MAX {
+    ///             said.pop_front();
     ///         }
-    ///         history.push_back(message);
+    ///         said.push_back(message);
     ///     }
     /// });
     /// let handler = move |req: &mut Request| {
-    ///     let history = HISTORY.lock().unwrap();
-    ///     chat.accept_with(req, (), history.iter().cloned())
+    ///     let said = SAID.lock().unwrap();
+    ///     chat.accept_with(req, (), said.iter().cloned())
     /// };
     /// # let mut client = weftwork::TestClient::new(handler);
     /// # let mut socket = client.websocket("/");
-    /// # (0..=HISTORY_MAX).for_each(|number| socket.send(number.to_string()));
+    /// # (0..=SAID_MAX).for_each(|number| socket.send(number.to_string()));
     /// # assert_eq!(client.websocket("/").read(), Some(Message::from("1")));
     /// ```
     pub fn accept_with(
@@ -271,13 +271,14 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
         match event {
             FrameEvent::Message(message) => {
                 let notified = self.hub.notify(&self.socket, SocketEvent::Message(message));
-                notified
-                    .map_err(|said| io::Error::other(UpgradePanic { said, farewell: self.final_frame() }))?;
+                notified.map_err(|said| {
+                    io::Error::other(UpgradePanic { said, final_message: self.final_frame() })
+                })?;
             }
             FrameEvent::Pong => {}
             FrameEvent::Ping(bytes) => self.queue(frames::pong(bytes)),
-            FrameEvent::Close(close) => {
-                self.queue_last(frames::close_reply(close.as_ref()));
+            FrameEvent::Close(said) => {
+                self.queue_last(frames::close_reply(said.as_ref()));
                 self.sender.close();
             }
         }
@@ -303,8 +304,8 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
-    fn receive(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+impl<T: Send + Sync + 'static> UpgradeHandler for HubReceiver<T> {
+    fn on_data(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len();
         self.ping_sent = false;
         loop {
@@ -323,7 +324,7 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
         }
     }
 
-    fn idle(&mut self) -> io::Result<()> {
+    fn on_idle(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.ping_sent, true) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to a ping"));
         }
@@ -331,7 +332,7 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
         Ok(())
     }
 
-    fn stopping(&mut self) -> bool {
+    fn on_shutdown(&mut self) -> bool {
         // No frame may follow a close frame, so the hub forgets the socket now.
         self.hub.lock().remove(&self.socket.id);
         self.queue_last(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
@@ -342,8 +343,8 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
 impl<T: Send + Sync + 'static> Drop for HubReceiver<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
-        if let Err(panic) = self.hub.notify(&self.socket, SocketEvent::Left) {
-            log::error!("the function of a WebSocket hub panicked: {}", OneLine(panic));
+        if let Err(said) = self.hub.notify(&self.socket, SocketEvent::Left) {
+            log::error!("the function of a WebSocket hub panicked: {}", OneLine(said));
         }
     }
 }

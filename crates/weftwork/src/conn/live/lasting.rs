@@ -35,8 +35,8 @@ impl Live<'_> {
         let lasting = match lasting {
             Lasting::Later(later) => {
                 let (id, moment) = (self.id.take(), self.wait.moment());
-                let asked = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
-                return self.conn.respond_later(later, std::mem::take(response), asked, moment, self.cx);
+                let line = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
+                return self.conn.respond_later(later, std::mem::take(response), line, moment, self.cx);
             }
             lasting => lasting,
         };
@@ -86,9 +86,9 @@ impl Live<'_> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let date = self.dates.at(now);
             let buffers = &mut **self.conn.buffers.get_or_insert_default();
-            let (asked, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
+            let (line, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
             let head = head_of(response, BodyLength::Exact(0));
-            return self.conn.http.write_switch(&head, asked, bytes, date, &mut buffers.output);
+            return self.conn.http.write_switch(&head, line, bytes, date, &mut buffers.output);
         }
         if response.status.is_success() && self.head().0.method == Method::CONNECT {
             return self.write_head(response, BodyLength::Exact(0), now);

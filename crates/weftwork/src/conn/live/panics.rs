@@ -31,16 +31,16 @@ impl Live<'_> {
         if self.wait.is_cancelled(&*panic) {
             resume_unwind(panic);
         }
-        let (asked, id) = (self.target(), self.id_for_log());
+        let (line, id) = (self.target(), self.id_for_log());
         if self.wait.is_overload(&*panic) {
             Counters::count(&self.cx.counters.shed);
             let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);
-            tell(self.cx, format_args!("there is no thread for a blocking call ({knobs}) at {asked}{id}"));
+            tell(self.cx, format_args!("there is no thread for a blocking call ({knobs}) at {line}{id}"));
             let busy = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(BUSY);
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }
         Counters::count(&self.cx.counters.panics);
-        log::error!("a handler panicked at {asked}: {}{id}", OneLine(panic_message(&*panic)));
+        log::error!("a handler panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
         None
     }
 }

@@ -106,10 +106,10 @@ impl Live<'_> {
 
     #[cold]
     fn malformed(&self, fault: Fault) -> BodyError {
-        let (asked, id) = (self.target(), self.id_for_log());
+        let (line, id) = (self.target(), self.id_for_log());
         let knob = fault.knob().map(|knob| format!("; {}", self.cx.settings.show(&[knob])));
         let (rule, knob) = (fault.rule(), knob.unwrap_or_default());
-        tell(self.cx, format_args!("a request body is malformed at {asked}: {fault} ({rule}{knob}){id}"));
+        tell(self.cx, format_args!("a request body is malformed at {line}: {fault} ({rule}{knob}){id}"));
         BodyError::Malformed(fault)
     }
 

@@ -225,8 +225,8 @@ impl<'a> Live<'a> {
     pub(super) fn note_overload(&self, what_for: &str) {
         Counters::count(&self.cx.counters.shed);
         let knob = self.cx.settings.show(&["threads_max"]);
-        let (asked, id) = (self.target(), self.id_for_log());
-        tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
+        let (line, id) = (self.target(), self.id_for_log());
+        tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {line}{id}"));
     }
 
     /// Restarts the watchdog's time, because the writer of a streamed body has called in and is not stuck.

@@ -359,13 +359,13 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
     in_some_round("behind a call that was quick, the door is for the loops", || {
         let (house, _loops) = House::empty(slow);
         let mut hand = house.shared.hand();
-        let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
+        let line = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
         house.shared.serve_away(house.accept(), &mut hand);
         let counts = house.stats();
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;
-        let [first, second, quick, third] = asked;
+        let [first, second, quick, third] = line;
         [first, second, quick].into_iter().for_each(is_answered);
         if was_quick {
             house.shared.serve_away(house.accept(), &mut hand);
@@ -380,9 +380,9 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
 fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     let (house, loops) = House::empty(slow);
     let mut hand = house.shared.hand();
-    let (asked, _silent) = (house.ask("/1"), house.connect());
+    let (line, _silent) = (house.ask("/1"), house.connect());
     house.shared.serve_away(house.accept(), &mut hand);
-    is_answered(asked);
+    is_answered(line);
     let messages = house.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     assert_eq!(house.stats().connections, 1);

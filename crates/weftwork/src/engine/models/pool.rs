@@ -12,7 +12,7 @@ use crate::engine::pool::roster::{Limits, Roster};
 fn check(roster: &Roster, threads_max: usize) {
     let count = roster.count();
     assert!(count.at_door <= count.threads && count.threads <= threads_max, "{count:?}");
-    assert!(count.at_door > 0 || count.asked || count.threads == threads_max, "nobody comes: {count:?}");
+    assert!(count.at_door > 0 || count.line || count.threads == threads_max, "nobody comes: {count:?}");
 }
 
 /// Both threads at the door get a connection at once: exactly one thread is asked for and made.
@@ -33,7 +33,7 @@ fn loom_pool_makes_exactly_one_thread_more() {
         accepted.join().unwrap();
         assert!(maker.join().unwrap());
         let count = roster.count();
-        assert_eq!((count.threads, count.at_door, count.asked), (3, 1, false));
+        assert_eq!((count.threads, count.at_door, count.line), (3, 1, false));
     });
 }
 
@@ -60,7 +60,7 @@ fn loom_pool_makes_a_thread_for_each_that_waits() {
         assert!(roster.one_more(*queue.lock().unwrap()));
         made.join().unwrap();
         let count = roster.count();
-        assert_eq!((count.threads, count.at_door, count.asked), (4, 2, false));
+        assert_eq!((count.threads, count.at_door, count.line), (4, 2, false));
     });
 }
 
@@ -185,6 +185,6 @@ fn loom_pool_close_wakes_the_maker() {
         roster.close();
         maker.join().unwrap();
         accepted.join().unwrap();
-        assert!(!roster.count().asked);
+        assert!(!roster.count().line);
     });
 }

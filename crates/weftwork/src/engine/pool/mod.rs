@@ -144,15 +144,15 @@ impl Shared {
     /// `owes`: one is counted already, and not made.
     fn make_threads(self: &Arc<Shared>, owes: bool) {
         let mut made = 0;
-        let mut asked = owes || self.roster.wait_until_asked();
-        while asked {
+        let mut line = owes || self.roster.wait_until_asked();
+        while line {
             match catch_unwind(AssertUnwindSafe(|| self.make_enough(&mut made))) {
                 Ok(Maker::HasHandedOn) => return self.work(),
                 Ok(Maker::Stays) => {}
                 // A log that panics: whoever is missing is asked for again.
                 Err(_) => log_caught_panic(),
             }
-            asked = self.roster.wait_until_asked();
+            line = self.roster.wait_until_asked();
         }
     }
 
@@ -306,7 +306,7 @@ impl EngineHandle for Shared {
         let count = self.roster.count();
         vec![
             ("threads at the door", count.at_door),
-            ("threads asked for and not made", usize::from(count.asked)),
+            ("threads asked for and not made", usize::from(count.line)),
             ("requests that wait for a thread", self.lock_queue().len()),
         ]
     }

@@ -30,7 +30,7 @@ pub(in crate::engine) struct Count {
     /// Threads that wait for a connection, those included that are on their way there for the first time.
     pub(in crate::engine) at_door: usize,
     /// The maker was asked for a thread, and has not made it yet.
-    pub(in crate::engine) asked: bool,
+    pub(in crate::engine) line: bool,
     /// Threads that wait until nobody is at the door.
     pub(in crate::engine) on_bench: usize,
     /// Those that may go to the door, and are counted there already.
@@ -142,8 +142,8 @@ impl Roster {
         if self.call_from_bench(&mut count) {
             return;
         }
-        if count.threads < self.limits.threads_max && !count.asked && !count.closed {
-            count.asked = true;
+        if count.threads < self.limits.threads_max && !count.line && !count.closed {
+            count.line = true;
             drop(count);
             self.wanted.notify_one();
         }
@@ -163,10 +163,10 @@ impl Roster {
     /// The maker waits until it is asked. True: it has to start one thread, which is counted already.
     pub(in crate::engine) fn wait_until_asked(&self) -> bool {
         let mut count = lock(&self.count);
-        while !count.asked && !count.closed {
+        while !count.line && !count.closed {
             count = self.sleep(count);
         }
-        count.asked = false;
+        count.line = false;
         if count.closed {
             return false;
         }

@@ -24,7 +24,7 @@ fn pool(site: Site) -> Arc<Shared> {
 fn there_are_enough_and_one(shared: &Shared, burst: usize) {
     let count = shared.roster.count();
     // One is the test.
-    assert_eq!((count.threads, count.at_door, count.asked), (1 + burst + 1, 1, false));
+    assert_eq!((count.threads, count.at_door, count.line), (1 + burst + 1, 1, false));
     eventually("nobody is held back", || shared.gate.is_open());
 }
 
@@ -187,7 +187,7 @@ fn who_leaves_an_empty_door_calls_one_from_the_bench() {
         assert!(seated.join().unwrap());
     });
     let count = roster.count();
-    assert_eq!((count.threads, count.at_door, count.on_bench, count.asked), (2, 1, 0, false));
+    assert_eq!((count.threads, count.at_door, count.on_bench, count.line), (2, 1, 0, false));
 }
 
 /// While the cores are full nobody is called to an empty door.

@@ -12,7 +12,7 @@ use crate::{HandlerExt, Next, TestClient, TestConnection};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A client that has sent a request. The sender answers it, or the client has left if there is no sender.
-fn asked(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (TestConnection, ResponseSender) {
+fn line(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (TestConnection, ResponseSender) {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
         let (sender, response) =
@@ -49,7 +49,7 @@ impl Drop for Listens {
 #[test]
 fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
-        let (mut client, sender) = asked(move |mut response| {
+        let (mut client, sender) = line(move |mut response| {
             if let Some(age) = set {
                 response.set_header(header::AGE, age.into());
             }
@@ -83,7 +83,7 @@ fn security_headers_are_those_of_what_is_brought() {
 #[test]
 fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
     let cookie = |value: &'static str| (header::SET_COOKIE, HeaderValue::from_static(value));
-    let (mut client, sender) = asked(move |response| {
+    let (mut client, sender) = line(move |response| {
         let (name, value) = cookie("a=1");
         response
             .with_header(name, value)
@@ -125,7 +125,7 @@ fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
 
 #[test]
 fn what_middleware_makes_of_the_other_response_is_sent() {
-    let (mut client, sender) = asked(|response| response.with_status(StatusCode::ACCEPTED));
+    let (mut client, sender) = line(|response| response.with_status(StatusCode::ACCEPTED));
     drop(sender);
     let answer = client.response();
     assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
@@ -151,7 +151,7 @@ fn a_body_that_nobody_read_before_is_an_error_then() {
 
 #[test]
 fn a_middleware_may_answer_by_itself() {
-    let (mut client, sender) = asked(|response| response.with_body("mine"));
+    let (mut client, sender) = line(|response| response.with_body("mine"));
     assert_eq!(client.response().text(), "mine");
     assert!(sender.is_closed());
     assert_eq!(sender.send("late"), Err(ResponseClosed));
@@ -161,7 +161,7 @@ fn a_middleware_may_answer_by_itself() {
 fn filters_hear_what_is_sent() {
     let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
         let (heard, told) = channel();
-        let (client, sender) = asked(move |response| response.filter_stream(Listens(heard.clone())));
+        let (client, sender) = line(move |response| response.filter_stream(Listens(heard.clone())));
         bring(sender, client);
         told.try_iter().collect::<Vec<_>>()
     };
@@ -199,7 +199,7 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
             panic!("as asked");
         }
     }
-    let (mut client, sender) = asked(|response| response.filter_stream(Odd));
+    let (mut client, sender) = line(|response| response.filter_stream(Odd));
     sender.send("brought").unwrap();
     let answer = client.response();
     assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));

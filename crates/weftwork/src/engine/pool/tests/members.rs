@@ -306,7 +306,7 @@ fn where_all_members_are_in_long_calls_the_cores_are_not_full() {
     let (now, taken) = (shared.cx.clock.now(), shared.roster.count().taken);
     let mut looks = Looks { members: Tick(u64::MAX), quiet: now, taken };
     assert_eq!(shared.see_to_members(&mut gauge, &mut looks), Some(QUIET_LOOK));
-    assert!(!shared.roster.are_cores_full() && shared.roster.count().asked);
+    assert!(!shared.roster.are_cores_full() && shared.roster.count().line);
 }
 
 /// Of a pool with one thread and no other to be had: who is taken in is known to nobody, and has waited when that thread comes.
