@@ -154,7 +154,7 @@ impl UpgradeHandler for Lines {
 /// Never consumes what arrives.
 struct NeverConsumes(#[allow(dead_code)] FeedSender);
 
-impl Receive for NeverConsumes {
+impl UpgradeHandler for NeverConsumes {
     fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
         Ok(0)
     }
