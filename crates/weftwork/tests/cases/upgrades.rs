@@ -155,7 +155,7 @@ impl UpgradeHandler for Lines {
 struct NeverConsumes(#[allow(dead_code)] FeedSender);
 
 impl UpgradeHandler for NeverConsumes {
-    fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
+    fn on_data(&mut self, _: &[u8]) -> std::io::Result<usize> {
         Ok(0)
     }
 }

@@ -149,5 +149,5 @@ fn a_queued_request_whose_client_waits_is_started() {
     let mut overload = Overload::start(Duration::from_secs(60));
     overload.site.inside.gate.open();
     overload.queued.answer().is(200, "passed");
-    assert_eq!(overload.site.running.stats().abandoned, 0);
+    assert_eq!(overload.site.running.stats().queue_abandoned, 0);
 }
