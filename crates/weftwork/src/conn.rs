@@ -294,11 +294,11 @@ impl Conn {
             || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
     }
 
-    /// What the request that waits for the handler asks for.
+    /// Returns the properties of the request that waits for the handler.
     pub(crate) fn request_line(&self) -> RequestLine<'_> {
         static NONE: Method = Method::GET;
         match self.buffers.as_deref() {
-            // Its head is gone: an idle connection holds no buffer.
+            // The head is gone, because an idle connection holds no buffer.
             Some(_) if self.phase == Phase::Later => RequestLine::new(&NONE, b""),
             Some(buffers) => RequestLine::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
             None => RequestLine::new(&NONE, b""),

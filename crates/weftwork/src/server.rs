@@ -155,8 +155,8 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Returns a view of the server, for a handler that shows the server's state. Call it last, after all settings are
-    /// set, and move the view into the handler.
+    /// Returns the status of the server, for a handler that shows it. Call it last, after all settings are set, and move
+    /// the status into the handler.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -314,7 +314,7 @@ impl Running {
         Ok((report, words))
     }
 
-    /// Returns a view of the server, for use while the server is waited for. [`Server::view`] returns one before the
+    /// Returns the status of the server, for use while the server is waited for. [`Server::status`] returns it before the
     /// start.
     pub fn status(&self) -> ServerStatus {
         self.status.clone()

@@ -29,7 +29,7 @@ const LEFT_BYTES_MAX: usize = 64 << 10;
 /// A feed and its progress.
 pub(super) struct Fed {
     feed: Feed,
-    /// None: it is the body of a response. Else the connection speaks another protocol.
+    /// Receiver of the other protocol. Absent if the feed is the body of a response.
     handler: Option<Box<dyn UpgradeHandler>>,
     silence: Silence,
     /// Time of the last bytes for the receiver.
@@ -39,7 +39,7 @@ pub(super) struct Fed {
     /// Rest of a message that was partly sent.
     begun: Bytes,
     final_message: Option<Bytes>,
-    /// The other side knows that the server stops.
+    /// Whether the other side was told that the server stops.
     told: bool,
 }
 
@@ -84,10 +84,10 @@ impl Fed {
         self.feed.why_cut().map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    /// Passes on what came. Returns how many bytes are done with.
+    /// Passes received bytes on. Returns how many bytes are done.
     fn on_data(&mut self, bytes: &[u8], now: Tick) -> io::Result<usize> {
         match &mut self.handler {
-            // Looked at again for each message that is sent, a line without an end would cost what its client likes.
+            // If a line without an end were searched again for each message, its cost would depend on the client.
             Some(handler) if bytes.len() > self.left => {
                 let used = caught(|| handler.on_data(bytes))?.min(bytes.len());
                 (self.heard, self.left) = (now, bytes.len() - used);
@@ -147,7 +147,7 @@ fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 impl Drop for Fed {
     fn drop(&mut self) {
         let handler = self.handler.take();
-        // It is gone either way.
+        // The value is dropped in any case.
         let _ = caught(|| {
             drop(handler);
             Ok(())
@@ -239,10 +239,12 @@ impl Conn {
                 Pulled::Cut => return fed.refuse_if_cut().map(|()| None),
             }
         }
-        // Who never says anything has to be asked, however much is sent to it: a kernel takes that for many minutes
-        // after the peer has vanished. Who only reads is shown that we live, by whatever is sent.
+        // A client that never sends anything must be asked, however much is sent to it, because the kernel accepts
+        // bytes for many minutes after the peer has vanished. For a client that only reads, any sent byte shows that
+        // the server is alive.
         let shows_life = fed.handler.is_none() && self.unsent() > 0;
-        // Whatever it still sends, who does not answer the last word is not waited for any longer than others that linger.
+        // If the client does not confirm the farewell, the server waits no longer than for other lingering clients,
+        // whatever the client still sends.
         let what = if self.unsent() == 0 && fed.is_last_said() { Timeout::Linger } else { Timeout::Silence };
         if self.pace.what != what || shows_life {
             self.pace = self.pace.then(what, now);
@@ -327,7 +329,7 @@ impl Conn {
         };
         Counters::count(&cx.counters.panics);
         log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
-        // Behind a part of a message it would be taken for the rest of that.
+        // After a part of a message, it would be taken for the rest of that message.
         if !fed.begun.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;
             return;

@@ -36,18 +36,18 @@ pub enum BodyError {
         /// The content coding.
         coding: &'static str,
     },
-    /// Its compressed form stands for far more than it is itself (a decompression bomb): 413.
+    /// The body expands too far when it is decompressed (a decompression bomb): 413.
     ExpansionRatio {
-        /// Bytes that one compressed byte may become.
+        /// Maximum number of bytes for each compressed byte.
         ratio_max: u64,
     },
     /// The `Content-Type` is not `multipart/form-data` with a boundary: 415.
     NotMultipart,
     /// The form is malformed or incomplete: 400, with the reason.
     MultipartMalformed(String),
-    /// A form has more of something than is allowed: 413.
+    /// The form exceeds a limit: 413.
     FormLimit {
-        /// The knob, a field of `MultipartLimits`.
+        /// The limit, a field of `MultipartLimits`.
         limit: &'static str,
         /// The value of the limit.
         value: u64,
@@ -62,13 +62,14 @@ pub enum BodyError {
     },
     /// The server was told to stop at once: 503.
     ShuttingDown,
-    /// Its response came [later](crate::Response::later), and nothing is left of the request by then: 500. What is needed of its body
-    /// has to be read in the handler.
+    /// The response is sent [later](crate::Response::later), and the request no longer exists: 500. A handler must read
+    /// what it needs of the body before it returns.
     AfterResponse,
-    /// It was read before [`Body::json`] could, to its end, or before [`Request::multipart`](super::Request::multipart), some of it: 500.
-    /// What a middleware has read of it, it hands on as an extension.
+    /// The body was already read: to its end before [`Body::json`], or in part before
+    /// [`Request::multipart`](super::Request::multipart). The status is 500. A middleware that reads the body must pass
+    /// the data on as an extension.
     AlreadyRead,
-    /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
+    /// The body must be waited for, and all threads are busy (`threads_max`): 503.
     Overload,
     /// The socket failed: 400, which is never seen.
     Socket(io::ErrorKind),
@@ -281,7 +282,7 @@ impl<'r> Body<'r> {
     /// the invalid field.
     ///
     /// # Errors
-    /// As [`bytes`](Body::bytes); [`BodyError::NotJson`] with line, column and cause; and [`BodyError::AlreadyRead`].
+    /// See [`bytes`](Body::bytes). Or [`BodyError::NotJson`] with line, column and cause, or [`BodyError::AlreadyRead`].
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, BodyError> {
         if self.has_been_read() && self.exchange.quota().is_over {

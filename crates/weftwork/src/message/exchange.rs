@@ -81,7 +81,7 @@ pub(crate) trait Exchange {
     /// Logs a line about the client. Clients can cause any number of such lines, so only a few are logged.
     fn tell(&self, line: fmt::Arguments<'_>);
 
-    /// What was asked for, for such lines.
+    /// Returns method and path for such lines.
     fn request_line(&self) -> RequestLine<'_> {
         let (head, bytes) = self.head();
         RequestLine::new(&head.method, head.path_in(bytes))

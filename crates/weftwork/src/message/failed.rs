@@ -17,8 +17,7 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    /// Logs the error, now that it is known what was asked for; `id` is what such lines end with. What the client is
-    /// told.
+    /// Logs the error with the request. `id` is the suffix of its log lines. Returns the response for the client.
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
         log::error!("a handler failed at {line}: {}{id}", OneLine(&self.error));
@@ -72,7 +71,7 @@ impl Response {
 impl Request<'_> {
     /// Runs the handler. If its body could not be read through `std::io`, an error of the handler is about that, and
     /// gets that status. Of an `io::Error` inside another error only its sources are visible, so parsers hide the
-    /// [`BodyError`] in it.
+    /// [`BodyError`](super::BodyError) in it.
     #[inline]
     pub(crate) fn blame(&self, response: &mut Response) {
         if let Payload::Failed(failed) = &mut response.payload

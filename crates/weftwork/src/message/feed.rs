@@ -22,7 +22,7 @@ pub struct FeedLimits {
     pub messages_max: usize,
     /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger.
     pub bytes_max: usize,
-    /// What happens when one more would pass either. Default [`OverflowStrategy::Disconnect`].
+    /// Action if one more message would exceed a limit. Default: [`OverflowStrategy::Disconnect`].
     pub overflow: OverflowStrategy,
 }
 
@@ -38,7 +38,7 @@ const PLACES_KEPT: usize = 64;
 /// Action for a client that reads its messages more slowly than they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowStrategy {
-    /// The messages that have waited longest are dropped: the client misses some and gets the newest.
+    /// Drops the messages that have waited longest. The client misses some messages and gets the newest.
     DropOldest,
     /// Disconnects the client. A client that needs all messages can reconnect and say where it was.
     Disconnect,
@@ -63,7 +63,7 @@ pub struct Feed {
     backlog: VecDeque<Bytes>,
     /// Message to send after a silence of the setting `heartbeat`.
     heartbeat: Option<Bytes>,
-    /// Sent last when the server stops.
+    /// Message to send last when the server stops.
     final_message: Option<Bytes>,
 }
 

@@ -69,9 +69,9 @@ pub trait Handler: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether the body of a request like this is read before the call, up to `body_ahead_bytes_max`: the default,
-    /// so that a slow sender costs no thread. A handler that answers while the body still comes, and whose client
-    /// waits for that, says no; see [`unbuffered`].
+    /// Returns whether the body of this request is read before the call, up to `body_ahead_bytes_max`. The default is
+    /// true, so that a slow client holds no thread. It must be false if the handler responds while the body still
+    /// arrives and the client waits for that. See [`unbuffered`].
     fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         let _ = line;
         true
@@ -104,7 +104,7 @@ impl<'a> RequestLine<'a> {
         self.path
     }
 
-    /// What a handler is asked that is mounted at the first `prefix` bytes of the path.
+    /// Returns the same request for a handler that is mounted at the first `prefix` bytes of the path.
     pub(crate) fn beneath(&self, prefix: usize) -> RequestLine<'a> {
         let path = match self.path.get(prefix..) {
             None | Some(b"") => b"/",

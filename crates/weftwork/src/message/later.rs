@@ -74,10 +74,10 @@ impl Response {
     /// In the engine `workers`, the connection keeps the thread that it has anyway. The timeout of a proxy in front
     /// must be longer than `timeout`.
     ///
-    /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
-    /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
-    /// client that ends its sending side counts as gone. Nothing is left of the request by then: what is needed of its body has to be
-    /// read before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
+    /// The handler ends with this response. Middleware sees `otherwise` without a body. Headers that middleware adds
+    /// are sent with the final response, and [`StreamFilter::answered`] reports that response. The body of a sent
+    /// response is not compressed. A client that closes its sending side counts as gone. The request no longer exists
+    /// by then, so read what you need of its body before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -201,7 +201,7 @@ impl ResponseSender {
     /// itself. It cannot be an upgrade, because the request no longer exists, and the client would get 500.
     ///
     /// # Errors
-    /// [`ResponseClosed`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.
+    /// [`ResponseClosed`]: the client has gone, or already has a response. A client that leaves at this moment is not noticed.
     pub fn send(self, response: impl IntoResponse) -> Result<(), ResponseClosed> {
         let response = Box::new(response.into_response());
         let mut state = self.core.lock();

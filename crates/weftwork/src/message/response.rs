@@ -65,7 +65,7 @@ pub(crate) enum Lasting {
     Feed(Feed),
     /// An upgraded protocol, on a thread or a fiber of its own.
     Take(Take),
-    /// Another protocol, without a thread.
+    /// An upgraded protocol without a thread.
     Fed(Feed, Box<dyn UpgradeHandler>, Silence),
 }
 

@@ -201,27 +201,29 @@ impl Write for Upgraded {
 
 /// Receives the bytes of an upgraded connection without a thread. See [`Response::upgrade_fed`].
 ///
-/// The event loop calls it, so it must be quick and must not wait. Dropping it is the sign that the connection
-/// is over.
+/// The event loop calls the methods, so they must be quick and must not wait. The value is dropped when the connection
+/// has ended.
 pub trait UpgradeHandler: Send {
-    /// Bytes came. Returns how many are done with; the rest, 64 KiB at most, comes again when there is more behind it.
+    /// Receives bytes, and returns how many are done. The rest, at most 64 KiB, is passed again together with later
+    /// bytes.
     ///
     /// # Errors
-    /// The connection is cut, and the error logged.
+    /// The connection is cut, and the error is logged.
     fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Reports that nothing has arrived for the time of the setting `heartbeat`, whatever was sent meanwhile. The
     /// kernel's acknowledgements do not show that the peer is alive. It is called again after the same time.
     ///
     /// # Errors
-    /// The connection is cut, and the error logged.
+    /// The connection is cut, and the error is logged.
     fn on_idle(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     /// Reports that the server has begun to stop. The default ends the connection after the waiting messages.
     ///
-    /// Returns whether it should go on until the server's drain deadline, so that the client can answer a farewell.
+    /// Returns whether the connection should stay open until the server's drain deadline, so that the client can
+    /// confirm a farewell.
     fn on_shutdown(&mut self) -> bool {
         false
     }
@@ -237,7 +239,7 @@ pub(crate) enum Silence {
     Probed,
 }
 
-/// What an [`UpgradeHandler`] has panicked with, and what its peer is to be told.
+/// Panic of an [`UpgradeHandler`], and the message for its peer.
 #[derive(Debug)]
 pub(crate) struct UpgradePanic {
     pub(crate) said: String,
@@ -285,11 +287,12 @@ impl Response {
         Response::switch(protocol, Lasting::Take(Box::new(take)))
     }
 
-    /// 101, as [`upgrade`](Response::upgrade), and no thread at all (but in the engine `workers`): the event loop sends
-    /// what is brought to `feed`, and calls `handler` with what comes. Closing the feed ends the connection.
+    /// Returns 101 like [`upgrade`](Response::upgrade), without a thread (except in the engine `workers`). The event
+    /// loop sends the messages of `feed`, and calls `handler` with the bytes that arrive. Closing the feed ends the
+    /// connection.
     ///
-    /// A client that ends its side counts as gone, and so does one that says nothing for the time of the setting
-    /// `upgrade_idle_timeout`, which is looked at once in a `heartbeat`.
+    /// A client that closes its side counts as gone. So does a client that sends nothing for the time of the setting
+    /// `upgrade_idle_timeout`. The loop checks this once in each `heartbeat`.
     pub fn upgrade_fed(
         protocol: HeaderValue,
         feed: Feed,

@@ -1,4 +1,4 @@
-//! A view of a server for other code, such as a handler that shows the server's state.
+//! Status of a server for other code, such as a handler that shows it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,10 +17,10 @@ use crate::transport::context::Context;
 use crate::transport::counters::{Counters, ServerStats};
 use crate::transport::watchdog::Watchdog;
 
-/// State of a server, for example for a status page. [`Server::view`](super::Server::view) returns a view before the
-/// start, and [`Running::view`](super::Running::view) later.
+/// Status of a server, for example for a page. [`Server::status`](super::Server::status) returns it before the start,
+/// and [`Running::status`](super::Running::status) later.
 ///
-/// Before the start, a view shows the settings from the time when it was made, and counts nothing. It can still be used
+/// Before the start, it shows the settings from the time when it was made, and counts nothing. It can still be used
 /// after the server has stopped. It does not keep the server alive, so the server's own handler may hold it.
 #[derive(Clone)]
 pub struct ServerStatus {
@@ -35,10 +35,10 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
 }
 
-/// Filled when the server starts, for all of its views.
+/// Filled when the server starts, for all of its [`ServerStatus`] values.
 pub(super) type Slot = Arc<OnceLock<Started>>;
 
-/// A started server. The references are weak, because the handler may own a view.
+/// A started server. The references are weak, because the handler may own a [`ServerStatus`].
 pub(super) struct Started {
     plan: Plan,
     cx: Weak<Context>,

@@ -113,10 +113,10 @@ impl Context {
         });
     }
 
-    /// Whether the handler wants some of the body of such a request to be there when it is called.
+    /// Returns whether the handler wants part of the body to be read before it runs.
     pub(crate) fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         let Some(handler) = &self.handler else { return true };
-        // It runs where a loop is led, which must not go down with it. The panic has been told of by then.
+        // A loop's thread runs this code, and must survive a panic. The panic was already reported.
         catch_unwind(AssertUnwindSafe(|| handler.reads_ahead(line))).unwrap_or(true)
     }
 
@@ -147,7 +147,7 @@ impl Context {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> ServerStats {
         self.counters.read(&self.watchdog)
     }

@@ -12,9 +12,9 @@ macro_rules! counters {
             pub(crate) connections: AtomicUsize,
             /// Open connections that have sent everything and wait for their peer to close.
             pub(crate) lingering: AtomicUsize,
-            /// Threads, or fibers, that run what has taken a connection over.
+            /// Threads or fibers that run upgraded connections.
             pub(crate) upgraded: AtomicUsize,
-            /// Threads that may take in one more at this moment.
+            /// Threads that may accept a connection at this moment.
             pub(crate) accepting: AtomicUsize,
             $( pub(crate) $name: AtomicU64, )+
         }
@@ -23,7 +23,7 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct ServerStats {
-            /// Connections open now.
+            /// Connections that are open now.
             pub connections: usize,
             /// Requests for which the handler was called. Responses of the protocol itself count in `faults`,
             /// `timeouts` and `shed`. Statuses are not counted here. The middleware `Metrics` counts them (feature
@@ -33,7 +33,7 @@ macro_rules! counters {
         }
 
         impl ServerStats {
-            /// Name, description and value of all that only ever grows.
+            /// Returns name, description and value of all counters that only grow.
             #[cfg(feature = "metrics")]
             pub(crate) fn growing(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 let requests = ("requests", "Requests that a handler was called for.", self.requests);
@@ -69,20 +69,21 @@ counters! {
     faults,
     /// Deadlines that passed. The response was 408, or the connection closed.
     timeouts,
-    /// Handlers found running for longer than `handler_warn_after`.
+    /// Handlers that ran for longer than `handler_warn_after`.
     slow_handlers,
     /// Handlers that panicked.
     panics,
     /// Loops taken from a handler that was found blocking.
     loops_retaken,
-    /// Loops handed over before a handler that was expected to block.
+    /// Loops handed off before a handler that was expected to block.
     loops_handed_off,
-    /// Requests that waited for a thread: all were taken, or more were ready to run than the cores could.
+    /// Requests that waited for a thread, because all threads were busy, or more were ready to run than there are
+    /// cores.
     queued,
     /// Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was
     /// free.
     shed,
-    /// Requests that no thread started in time: their client had left, or their time was up.
+    /// Requests dropped while they waited for a thread, because the client had left or the time was up.
     queue_abandoned,
 }
 

@@ -49,7 +49,7 @@ pub enum LogFormat {
 ///
 /// - Requests that the server rejects before any handler runs have no line. Examples are malformed heads (400,
 ///   414, 431), heads and bodies that arrive too late (408), and 503 without a free thread or descriptor. They
-///   are logged with the crate `log` at level info, and counted ([`Running::counts`](crate::Running::counts)).
+///   are logged with the crate `log` at level info, and counted ([`Running::stats`](crate::Running::stats)).
 ///
 /// Add this middleware last, so that it is outermost. When its last clone is dropped, waiting lines are still
 /// written, for a second at most.

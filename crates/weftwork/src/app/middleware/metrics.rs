@@ -89,7 +89,7 @@ impl Metrics {
         Metrics { shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }) }
     }
 
-    /// Adds the counters of a server to the page. Pass the server's [`View`](crate::View). Call it for a single
+    /// Adds the counters of a server to the page. Pass the server's [`ServerStatus`](crate::ServerStatus). Call it for a single
     /// server: a second one would repeat the names, and scrapers reject such a page.
     #[must_use]
     pub fn server(self, view: impl Collector) -> Metrics {

@@ -80,7 +80,7 @@ fn json_that_was_read_before_is_no_fault_of_its_client() {
     let mut request = canned.request(100);
     request.body().bytes().unwrap();
     assert_eq!(request.body().json::<Vec<u8>>(), Err(BodyError::AlreadyRead));
-    // One that was not is its client's, and so is the rest of one.
+    // An incomplete body is the client's fault, and so is its rest.
     let mut canned = Canned::with_body(&[]);
     assert_eq!(canned.request(100).body().json::<Vec<u8>>().unwrap_err().status(), StatusCode::BAD_REQUEST);
     let mut canned = Canned::with_body(&["a line\n[1]"]);
