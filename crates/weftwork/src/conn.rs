@@ -231,11 +231,6 @@ impl Conn {
         self.is_between_requests() && self.unsent() == 0 && self.pace.progress().after(time) <= now
     }
 
-    /// Returns when the last bytes arrived.
-    pub(crate) fn quiet_since(&self) -> Tick {
-        self.pace.progress()
-    }
-
     /// Closes the connection after the requests that have arrived were answered.
     pub(crate) fn end_when_idle(&mut self, now: Tick) {
         self.expires = self.expires.min(now);

@@ -40,7 +40,7 @@ pub(super) struct Acceptor {
     accepted: u32,
     closed_until: Option<Tick>,
     /// Somebody waits for a place.
-    close_idle_wanted: bool,
+    wants_room: bool,
     /// The poller tells of nobody who comes: then somebody is looked for.
     look_at: Option<Tick>,
     /// Lines about why it does not.
@@ -86,7 +86,7 @@ impl Listeners {
     }
 
     /// All of them, from the next one on.
-    pub(super) fn doors(&self) -> Acceptor {
+    pub(super) fn acceptor(&self) -> Acceptor {
         Acceptor { next: self.turn(), ..Acceptor::new(self.get()) }
     }
 
@@ -116,7 +116,7 @@ impl Acceptor {
             next: 0,
             accepted: 0,
             closed_until: None,
-            close_idle_wanted: false,
+            wants_room: false,
             look_at: None,
             refusals: LineBudget::new(1),
         }
@@ -222,7 +222,7 @@ impl Acceptor {
                 Accepted::Backoff(then) => self.closed_until = Some(then),
                 Accepted::AtLimit(then) => {
                     self.closed_until = Some(then);
-                    self.close_idle_wanted = true;
+                    self.wants_room = true;
                 }
             }
         }
@@ -230,8 +230,8 @@ impl Acceptor {
     }
 
     /// Somebody waits for a place, and this was not asked since.
-    pub(super) fn close_idle_wanted(&mut self) -> bool {
-        std::mem::take(&mut self.close_idle_wanted)
+    pub(super) fn wants_room(&mut self) -> bool {
+        std::mem::take(&mut self.wants_room)
     }
 }
 

@@ -22,7 +22,6 @@ use super::acceptor::Acceptor;
 use super::active_conn::ActiveConn;
 use super::conn_table::{ConnTable, LISTENER_0, NESTED_POLLER, WAKER};
 use super::loops::{InboxReceiver, LoopGroup, LoopMessage};
-use super::thread_wait;
 use crate::conn::{Conn, Registered, Step};
 use crate::message::Wakes;
 use crate::transport::context::Context;
@@ -41,9 +40,6 @@ const GROUP_BYTES: usize = 32 << 10;
 /// A connection that pipelines more than this has to let others through; so has one that is fed, after as many sends of
 /// 16 KiB.
 const CALL_BUDGET: u32 = 64;
-/// So many messages are read before the poller, the doors and the deadlines have their turn again: others may write as
-/// fast as the loop reads. As an event costs 12 us, that is 0.8 ms, and the look in between a few microseconds.
-const MESSAGE_BUDGET: u32 = 64;
 /// While a server drains, its loops look this often whether the last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(10);
 
@@ -68,8 +64,6 @@ struct Ready {
 
 pub(super) struct EventLoop {
     pub(super) index: usize,
-    /// Its leader is in a call that may block, and a thread is kept free to take over.
-    pub(super) at_risk: bool,
     poll: Poll,
     events: Events,
     /// The events of this turn. The loop may change hands in the middle of them.
@@ -83,8 +77,6 @@ pub(super) struct EventLoop {
     to_flush: Vec<ActiveConn>,
     receiver: InboxReceiver,
     messages: Vec<LoopMessage>,
-    spare_messages: Vec<LoopMessage>,
-    messages_left: u32,
     table: ConnTable,
     wheel: Wheel,
     timers: TimerHeap,
@@ -120,7 +112,6 @@ impl EventLoop {
         doors.register(poll.registry())?;
         Ok(EventLoop {
             index,
-            at_risk: false,
             poll,
             events: Events::with_capacity(EVENTS),
             batch: Vec::with_capacity(EVENTS),
@@ -130,8 +121,6 @@ impl EventLoop {
             to_flush: Vec::with_capacity(GROUP),
             receiver: loops.receiver(index),
             messages: Vec::new(),
-            spare_messages: Vec::new(),
-            messages_left: MESSAGE_BUDGET,
             table: ConnTable::default(),
             wheel: Wheel::new(now),
             timers: TimerHeap::default(),
@@ -310,28 +299,17 @@ impl EventLoop {
     }
 
     fn next_message(&mut self) -> Option<ActiveConn> {
-        while self.messages_left > 0 {
-            let Some(message) = self.messages.pop() else {
-                std::mem::swap(&mut self.messages, &mut self.spare_messages);
-                self.receiver.take_all(&mut self.messages);
-                if self.messages.is_empty() {
-                    return None;
-                }
-                self.messages.reverse();
-                continue;
-            };
-            self.messages_left -= 1;
+        while let Some(message) = self.messages.pop() {
             match message {
                 LoopMessage::Released(token) => self.free_slot(token),
                 LoopMessage::Adopt(conn) => return Some(self.insert(conn)),
-                // One that is out will look at its feed before it is parked.
+                // A connection that is out will look at its feed before it waits again.
                 LoopMessage::Wake(token) => {
                     if let Some(conn) = self.table.take(token) {
                         return Some(ActiveConn { conn });
                     }
                 }
                 LoopMessage::Accept => self.doors.note_all_ready(),
-                LoopMessage::Nop => {}
             }
         }
         None
@@ -340,7 +318,7 @@ impl EventLoop {
     fn next_connection(&mut self, loops: &LoopGroup, cx: &Context) -> Option<ActiveConn> {
         loop {
             let Some(conn) = self.doors.accept(self.now, cx) else {
-                if self.doors.close_idle_wanted() {
+                if self.doors.wants_room() {
                     self.close_idle();
                     self.request_close_idle(loops);
                 }
@@ -453,13 +431,7 @@ impl EventLoop {
         [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
     }
 
-    fn poll(&mut self, mut patience: Option<Duration>) {
-        if let Some(left) = patience
-            && thread_wait::is_fine(left)
-        {
-            thread_wait::until_readable(self.poll.registry().as_fd(), left);
-            patience = Some(Duration::ZERO);
-        }
+    fn poll(&mut self, patience: Option<Duration>) {
         let mut polled = self.poll.poll(&mut self.events, patience);
         if polled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
             // The process may have been stopped, for longer than any deadline: what came meanwhile came in time.
@@ -476,7 +448,11 @@ impl EventLoop {
     fn collect(&mut self) {
         self.batch.clear();
         self.cursor = 0;
-        self.messages_left = MESSAGE_BUDGET;
+        // Once a cycle: other threads may send as fast as the loop reads. The last one is read first, so they are turned round.
+        if self.messages.is_empty() {
+            self.receiver.take_all(&mut self.messages);
+            self.messages.reverse();
+        }
         for event in &self.events {
             match event.token().0 {
                 WAKER => {}

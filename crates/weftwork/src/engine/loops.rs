@@ -27,8 +27,6 @@ pub(super) enum LoopMessage {
     Wake(Token),
     /// Somebody waits at the doors, where no loop does.
     Accept,
-    /// Whoever leads the loop has something to look after from now on.
-    Nop,
 }
 
 /// Where one loop can be reached, whoever leads it.

@@ -8,20 +8,13 @@ mod blocking;
 mod conn_slot;
 mod conn_table;
 mod conn_thread;
-mod cpu_pressure;
-mod crowd;
 mod event_loop;
 #[cfg(feature = "fibers")]
 mod fibers;
-mod gate;
 mod handoff;
 mod inbox;
 mod info;
-mod lookout;
 mod loops;
-mod parker;
-mod pending_queue;
-mod pool;
 mod predictor;
 mod reactor;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "shared_poller/unsupported.rs")]
@@ -269,13 +262,17 @@ pub(crate) fn start(
         log::warn!("this program is built with panic = \"abort\": a handler that panics ends all of it");
     }
     match engine {
-        Engine::Adaptive { .. } => adaptive::start(engine.loops(), cx, handler, Arc::new(listeners)),
+        Engine::Adaptive { .. } => {
+            let mode = adaptive::Mode::Adaptive { loops: engine.loops() };
+            adaptive::start(mode, cx, handler, Arc::new(listeners))
+        }
         Engine::Reactor { .. } => reactor::start(engine.loops(), cx, handler, Arc::new(listeners)),
         Engine::Workers { listeners: workers } => {
             workers::start(workers.unwrap_or_else(parallelism), cx, handler, listeners)
         }
         Engine::Pool { standby } => {
-            pool::start(standby.unwrap_or(cx.settings.standby_kept), cx, handler, listeners)
+            let standby = standby.unwrap_or(cx.settings.standby_kept);
+            adaptive::start(adaptive::Mode::Pool { standby }, cx, handler, Arc::new(listeners))
         }
         #[cfg(feature = "fibers")]
         Engine::Fibers { .. } if cfg!(panic = "abort") => {

@@ -1,80 +1,79 @@
-//! Which routes are known to block: learned by watching, forgotten when they turn quick.
+//! Predicts which routes block, by a saturating counter for each route.
+//!
+//! A route starts as unknown. Quick calls count down to proven, calls that block count up.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Routes share this many places. Two that meet in one are treated alike, which costs a hand-off, no more;
-/// a fixed table is one that no client can grow.
-const PLACES: usize = 1024;
-/// Below this a call counts as quick. A hand-over costs 5 to 10 us, so it pays from some 100 us on.
-pub(super) const QUICK: Duration = Duration::from_micros(150);
-/// From this score on a route is expected to block.
-const BLOCKS: u8 = 4;
-/// So many quick calls in a row make a blocking route a quick one again.
-const MOST: u8 = 12;
+/// Counters that the routes share. Two routes with one counter are treated alike, which costs a hand-off and no more. A fixed
+/// table is one that no client can grow.
+const COUNTERS: usize = 1024;
+/// A timed call below this is quick. To give a call to another thread costs 5 to 10 us.
+pub(super) const QUICK: Duration = Duration::from_micros(75);
 
-/// After this many calls that did not block, a route is proven to be quick.
-const PROVEN: u8 = 16;
+/// No call was blocking in so many: the route is proven to be quick.
+const PROVEN: u8 = 0;
+const UNKNOWN: u8 = 16;
+/// From here on the route is predicted to block.
+const BLOCKS: u8 = UNKNOWN + 4;
+/// The route is unknown again after so many quick calls more than this is above [`BLOCKS`].
+const MOST: u8 = UNKNOWN + 12;
 
-/// What was seen of each route.
 pub(super) struct BlockingPredictor {
-    scores: Box<[AtomicU8]>,
-    quick: Box<[AtomicU8]>,
+    counters: Box<[AtomicU8]>,
 }
 
 impl BlockingPredictor {
     pub(super) fn new() -> BlockingPredictor {
-        let zeros = || (0..PLACES).map(|_| AtomicU8::new(0)).collect();
-        BlockingPredictor { scores: zeros(), quick: zeros() }
+        BlockingPredictor { counters: (0..COUNTERS).map(|_| AtomicU8::new(UNKNOWN)).collect() }
     }
 
-    /// A call ended before anybody found it blocking.
+    /// An untimed call has ended before it was found to block.
     pub(super) fn record_quick(&self, route: u64) {
-        let place = &self.quick[index(route)];
-        let calls = place.load(Ordering::Relaxed);
-        if calls < PROVEN {
-            place.store(calls + 1, Ordering::Relaxed);
+        let counter = self.counter(route);
+        let score = counter.load(Ordering::Relaxed);
+        if score != PROVEN {
+            // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
+            counter.store(score - 1, Ordering::Relaxed);
         }
-    }
-
-    /// Never seen to block in enough calls: the last free thread may run it.
-    pub(super) fn is_proven(&self, route: u64) -> bool {
-        self.quick[index(route)].load(Ordering::Relaxed) >= PROVEN && !self.blocks(route)
-    }
-
-    pub(super) fn blocks(&self, route: u64) -> bool {
-        self.place(route).load(Ordering::Relaxed) >= BLOCKS
     }
 
     /// A call was timed.
     pub(super) fn record(&self, route: u64, took: Duration) {
-        let place = self.place(route);
-        let score = place.load(Ordering::Relaxed);
-        // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
-        let score = if took < QUICK { score.saturating_sub(1) } else { (score + BLOCKS).min(MOST) };
-        place.store(score, Ordering::Relaxed);
+        match took < QUICK {
+            true => self.record_quick(route),
+            false => self.count_up(route, BLOCKS - UNKNOWN),
+        }
     }
 
-    /// The loop was taken from a call: it blocked, or the machine was busy elsewhere. Two such make a habit.
+    /// The loop was retaken from a call: it blocked, or the machine was busy elsewhere. Two such calls are a prediction.
     pub(super) fn record_stuck(&self, route: u64) {
-        let place = self.place(route);
-        let score = place.load(Ordering::Relaxed);
-        place.store((score + BLOCKS / 2).min(MOST), Ordering::Relaxed);
+        self.count_up(route, (BLOCKS - UNKNOWN) / 2);
     }
 
-    fn place(&self, route: u64) -> &AtomicU8 {
-        &self.scores[index(route)]
+    fn count_up(&self, route: u64, by: u8) {
+        let counter = self.counter(route);
+        let score = counter.load(Ordering::Relaxed).max(UNKNOWN);
+        counter.store((score + by).min(MOST), Ordering::Relaxed);
     }
-}
 
-/// The upper bits: the hash of a route is a product, whose lower ones say less.
-fn index(route: u64) -> usize {
-    (route >> 54) as usize % PLACES
+    pub(super) fn predicts_blocking(&self, route: u64) -> bool {
+        self.counter(route).load(Ordering::Relaxed) >= BLOCKS
+    }
+
+    pub(super) fn is_proven_quick(&self, route: u64) -> bool {
+        self.counter(route).load(Ordering::Relaxed) == PROVEN
+    }
+
+    /// By the upper bits: the hash of a route is a product, whose lower bits say less.
+    fn counter(&self, route: u64) -> &AtomicU8 {
+        &self.counters[(route >> 54) as usize % COUNTERS]
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    //! A route is learned after two long calls and unlearned after a run of quick ones.
+    //! A route is learned after two long calls, and unlearned after a run of quick calls.
 
     use super::*;
 
@@ -83,32 +82,44 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(5);
 
     #[test]
-    fn one_stuck_call_is_chance_and_two_are_a_habit() {
+    fn one_stuck_call_is_chance_and_two_are_a_prediction() {
         let predictor = BlockingPredictor::new();
         predictor.record_stuck(ROUTE);
-        assert!(!predictor.blocks(ROUTE));
+        assert!(!predictor.predicts_blocking(ROUTE));
         predictor.record_stuck(ROUTE);
-        assert!(predictor.blocks(ROUTE));
-        assert!(!predictor.blocks(!ROUTE));
+        assert!(predictor.predicts_blocking(ROUTE));
+        assert!(!predictor.predicts_blocking(!ROUTE));
     }
 
     #[test]
     fn a_timed_call_is_believed_at_once() {
         let predictor = BlockingPredictor::new();
         predictor.record(ROUTE, LONG);
-        assert!(predictor.blocks(ROUTE));
+        assert!(predictor.predicts_blocking(ROUTE));
     }
 
     #[test]
-    fn quick_calls_make_it_quick_again() {
+    fn quick_calls_make_a_blocking_route_quick_again() {
         let predictor = BlockingPredictor::new();
         for _ in 0..100 {
             predictor.record(ROUTE, LONG);
         }
         for _ in BLOCKS..=MOST {
-            assert!(predictor.blocks(ROUTE));
+            assert!(predictor.predicts_blocking(ROUTE));
             predictor.record(ROUTE, SHORT);
         }
-        assert!(!predictor.blocks(ROUTE));
+        assert!(!predictor.predicts_blocking(ROUTE));
+    }
+
+    #[test]
+    fn a_route_is_proven_by_quick_calls_alone() {
+        let predictor = BlockingPredictor::new();
+        for _ in 0..UNKNOWN {
+            assert!(!predictor.is_proven_quick(ROUTE));
+            predictor.record_quick(ROUTE);
+        }
+        assert!(predictor.is_proven_quick(ROUTE));
+        predictor.record_stuck(ROUTE);
+        assert!(!predictor.is_proven_quick(ROUTE));
     }
 }

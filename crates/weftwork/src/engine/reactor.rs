@@ -15,8 +15,7 @@ use mio::Poll;
 use super::acceptor::Listeners;
 use super::event_loop::{EventLoop, LoopEvent};
 use super::loops::LoopGroup;
-use super::parker::Parker;
-use super::thread_pool::{Limits, Submitted, ThreadPool};
+use super::thread_pool::{Limits, NoEvents, Submitted, ThreadPool, Work};
 use super::thread_wait::{OwnedThreadWait, ThreadWait};
 use super::threads::{Threads, shed_upgrade};
 use super::{EngineHandle, log_caught_panic};
@@ -26,8 +25,8 @@ use crate::transport::DateCache;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 
-/// A thread that hosted a connection waits this long for another one.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A thread without an upgraded connection exits after this.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 struct Reactor {
     cx: Arc<Context>,
@@ -36,8 +35,8 @@ struct Reactor {
     threads: Mutex<Vec<JoinHandle<()>>>,
     listeners: Listeners,
     /// For connections that another protocol takes over.
-    guests: ThreadPool<Box<Conn>>,
-    guest_threads: Threads,
+    upgrade_pool: ThreadPool<Box<Conn>, NoEvents>,
+    upgrade_threads: Threads,
 }
 
 pub(super) fn start(
@@ -79,14 +78,16 @@ impl Reactor {
     ) -> io::Result<Arc<Reactor>> {
         let settings = &cx.settings;
         let limits = Limits {
-            kept: 0,
+            idle_kept: 0,
             threads_max: settings.threads_max.saturating_sub(polls.len()).max(1),
             queue_max: settings.queue_max,
+            starts_ahead: false,
+            keep_alive: KEEP_ALIVE,
         };
         Ok(Arc::new(Reactor {
             loops: LoopGroup::new(polls)?,
-            guests: ThreadPool::new(limits),
-            guest_threads: Threads::default(),
+            upgrade_pool: ThreadPool::new(limits, NoEvents),
+            upgrade_threads: Threads::default(),
             threads: Mutex::default(),
             listeners: Listeners::new(listeners),
             cx,
@@ -113,7 +114,7 @@ impl Reactor {
             };
             while let Some(mut active) = called {
                 if active.conn.is_taken_over() {
-                    self.let_go(lp.remove(active));
+                    self.run_upgraded(lp.remove(active));
                     break;
                 }
                 let (cx, handler) = (&self.cx, &*self.handler);
@@ -125,39 +126,35 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection that was taken over to a thread of its own. Where there is none it waits for one, and ends
-    /// when too many wait, or the system gives no thread at all.
-    fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
-        let given = self.guests.give(conn).or_start(|conn| self.start_host(conn));
-        if given.or_else(|conn| self.guests.queue(conn)).is_err() {
+    /// Gives an upgraded connection to a thread of its own. If there is none, the connection waits for one, and ends if too many
+    /// wait, or if the system gives no thread at all.
+    fn run_upgraded(self: &Arc<Reactor>, conn: Box<Conn>) {
+        if let Submitted::Rejected(_) = self.upgrade_pool.submit(conn, || self.start_upgrade_thread()) {
             shed_upgrade(&self.cx);
         }
-        self.see_to_queue();
-    }
-
-    /// The queue is looked at by hosts that are done, and one of them may have gone before somebody joined it.
-    fn see_to_queue(self: &Arc<Reactor>) {
-        if let Some(Submitted::Spawn(conn)) = self.guests.call_for_queue()
-            && let Err(conn) = self.start_host(conn)
-        {
-            self.guests.queue_first(conn);
+        if self.upgrade_pool.stats().threads == 0 {
+            self.upgrade_pool.drain_queue().iter().for_each(|_| shed_upgrade(&self.cx));
         }
-        self.guests.take_deserted().iter().for_each(|_| shed_upgrade(&self.cx));
     }
 
-    fn start_host(self: &Arc<Reactor>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
+    /// Starts a thread that is counted already.
+    fn start_upgrade_thread(self: &Arc<Reactor>) {
         let shared = self.clone();
-        self.guest_threads.start(&self.guests, conn, move |parker| shared.host(parker))
+        let _ = self.upgrade_threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
     }
 
     /// The life of such a thread.
-    fn host(self: &Arc<Reactor>, parker: &Arc<Parker<Box<Conn>>>) {
-        let _leave = Leave(self);
-        let mut job = parker.first();
-        while let Some(conn) = job {
-            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || self.guests.has_queue());
-            job = self.guests.wait(parker, PATIENCE);
+    fn serve_upgraded(self: &Arc<Reactor>) {
+        let mut leave = LeavePool { reactor: self, is_counted: true };
+        let spawn = || self.start_upgrade_thread();
+        self.upgrade_pool.note_arrival();
+        while let Some(work) = self.upgrade_pool.next(false, &spawn) {
+            let Work::Job(conn) = work;
+            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
+                self.upgrade_pool.has_queue()
+            });
         }
+        leave.is_counted = false;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -165,14 +162,22 @@ impl Reactor {
     }
 }
 
-struct Leave<'a>(&'a Arc<Reactor>);
+/// Counts a thread out of the pool, unless the pool has done so.
+struct LeavePool<'a> {
+    reactor: &'a Arc<Reactor>,
+    is_counted: bool,
+}
 
-impl Drop for Leave<'_> {
+impl Drop for LeavePool<'_> {
     fn drop(&mut self) {
-        self.0.guest_threads.sweep();
-        self.0.guests.leave();
-        // One that died has not looked whether somebody waits for it.
-        self.0.see_to_queue();
+        self.reactor.upgrade_threads.sweep();
+        if self.is_counted {
+            self.reactor.upgrade_pool.leave();
+            // A connection may wait for the thread that has died.
+            if self.reactor.upgrade_pool.has_queue() {
+                self.reactor.upgrade_pool.request_thread(&|| self.reactor.start_upgrade_thread());
+            }
+        }
     }
 }
 
@@ -185,18 +190,18 @@ impl EngineHandle for Reactor {
         self.listeners.shut();
         self.loops.wake_all();
         if self.cx.stage() == Stage::Closing {
-            self.guests.close();
+            self.upgrade_pool.close();
         }
     }
 
     fn join(&self, patience: Duration) -> usize {
         let mut threads = std::mem::take(&mut *self.lock());
-        threads.extend(self.guest_threads.take());
+        threads.extend(self.upgrade_threads.take());
         super::join_within(threads, patience)
     }
 
     fn threads(&self) -> usize {
-        self.lock().len() + self.guests.count().0
+        self.lock().len() + self.upgrade_pool.stats().threads
     }
 }
 
@@ -238,7 +243,7 @@ mod tests {
         assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 0));
         drop(lasting);
         room.guests.close();
-        assert_eq!(room.guest_threads.join(burst::PATIENCE), 0);
+        assert_eq!(room.upgrade_threads.join(burst::PATIENCE), 0);
     }
 
     #[test]
@@ -246,7 +251,7 @@ mod tests {
         let (room, address) = empty();
         let _client = connect(address);
         assert!(room.guests.queue(accept(&room)).is_ok());
-        room.guest_threads.give_at_most(0);
+        room.upgrade_threads.give_at_most(0);
         room.see_to_queue();
         assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 1));
         assert_eq!(room.cx.stats().connections, 0);

@@ -1,9 +1,9 @@
-//! Connections that ask for nothing just now, and the poller at which any thread waits for any of them.
+//! One epoll instance for the idle threads of a pool and for connections whose calls block.
 //!
-//! The poller tells one thread of each event (epoll(7), edge-triggered), which takes the connection from its
-//! [place](super::place), answers, and puts it back. A thread that waits for its own connection sleeps twice for each
-//! request whose handler blocks: in the handler, and until the client asks again. Where any of many may ask, somebody
-//! has asked by then under load, and a thread that comes back from a call goes on without a wait.
+//! The kernel tells one thread of each event (epoll(7), edge-triggered). That thread takes the connection from its
+//! [slot](super::conn_slot), serves it, and puts it back. A thread that waits for its own connection sleeps twice for each
+//! request whose handler blocks: in the handler, and until the client asks again. If a thread may serve any of many
+//! connections, the next request is usually there when the thread comes back from its call, and it goes on without a wait.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,67 +15,53 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::conn_slot::{ConnSlot, GENERATION_MAX};
 use super::sync::{Mutex, lock};
+use super::thread_pool::{EventSource, Watched};
 use crate::conn::{Conn, Registered};
 use crate::transport::Tick;
 
-/// So many members there may be: twice as many as threads, by default.
-const PLACES: usize = 1024;
-/// How long a member stays that asks for nothing, at most.
-const STAY: Duration = Duration::from_millis(500);
+/// Maximum number of connections here: twice as many as threads, by default.
+const CONNS_MAX: usize = 1024;
+/// Maximum time that a connection without a request stays.
+const IDLE_MAX: Duration = Duration::from_millis(500);
 
-const NEWS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
-/// Others than members are told of once, and not before they are watched again.
-const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
-/// Tokens of others than members: a number with this bit.
-const OTHER: u64 = 1 << 63;
-/// The token of the bell, and of what wakes everybody.
-const BELL: u64 = u64::MAX;
+const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+const CLOSES: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+/// The token of the eventfd that wakes one thread.
+const WAKER: u64 = u64::MAX;
 
 pub(super) struct SharedPoller {
     poller: OwnedFd,
-    /// Each write is one event, for one thread; nobody ever reads it.
-    bell: OwnedFd,
-    places: Box<[MemberSlot]>,
-    /// Places that nobody has; the one that was freed last is taken first.
+    /// Each write is one event, for one thread. Nothing is ever read.
+    waker: OwnedFd,
+    slots: Box<[TimedSlot]>,
+    /// Free slots. The one that was freed last is used first.
     free: Mutex<Vec<usize>>,
-    members: AtomicUsize,
-    /// Members that are in their places. Whoever is out has a thread.
-    present: AtomicUsize,
+    /// Connections that have a slot.
+    conns: AtomicUsize,
+    /// Connections in their slots. The others are with a thread.
+    idle_conns: AtomicUsize,
 }
 
-struct MemberSlot {
-    /// Its owner's number is the token: the place, and above that how many had it before.
-    place: ConnSlot<Box<Conn>>,
-    /// When the member was put there last.
+struct TimedSlot {
+    /// The generation is the token: the index, and above that how many connections had the slot before.
+    slot: ConnSlot<Box<Conn>>,
+    /// When the connection was put there last, a [`Tick`].
     since: AtomicU64,
 }
 
-/// What became of a connection that wants to join.
+/// What became of a connection that was to be added.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AddResult {
-    /// `is_first`: there was none, and whoever looks after them may sleep.
+    /// `is_first`: it is the only one.
     Added { is_first: bool },
-    /// There is no place for it.
+    /// There is no free slot.
     Full,
     /// This system has no poller that tells one thread of each event.
     #[cfg_attr(any(target_os = "linux", target_os = "android"), allow(dead_code))]
     Unsupported,
 }
 
-/// What a wait at the poller has brought.
-pub(super) enum PollEvent {
-    /// A member has something to say.
-    Conn(Box<Conn>),
-    /// So has something else that is [watched](SharedPoller::watch).
-    Listener(usize),
-    /// NextConn of a member that is out, or has gone; or a signal has come, or the bell has rung.
-    Spurious,
-    /// Nothing, in all that time.
-    Timeout,
-}
-
-/// A member that is out. Its place is free when this is dropped: by a panic. Nothing is changed if it has left before.
+/// Frees the slot of a connection that is with a thread when dropped. Does nothing if the connection has left before.
 pub(super) struct SlotGuard<'a>(&'a SharedPoller, usize);
 
 impl Drop for SlotGuard<'_> {
@@ -85,112 +71,105 @@ impl Drop for SlotGuard<'_> {
 }
 
 fn index(token: usize) -> usize {
-    token % PLACES
+    token % CONNS_MAX
+}
+
+impl EventSource for SharedPoller {
+    type Event = Box<Conn>;
+
+    #[inline(always)]
+    fn watch(&self, timeout: Duration) -> Watched<Box<Conn>> {
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let mut event = [const { std::mem::MaybeUninit::<Event>::uninit() }; 1];
+        // A signal has come: as good as a wake-up.
+        let Ok((events, _)) = epoll::wait(&self.poller, &mut event, Some(&timeout)) else {
+            return Watched::Woken;
+        };
+        match events.first() {
+            None => Watched::TimedOut,
+            Some(&Event { flags, data }) => {
+                self.take(data.u64(), flags).map_or(Watched::Woken, Watched::Event)
+            }
+        }
+    }
+
+    fn wake_one(&self) {
+        // It can only fail when the count is full, after 2^64 writes.
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+    }
+
+    fn expects_events(&self) -> bool {
+        self.idle_conns.load(Ordering::SeqCst) > 0
+    }
 }
 
 impl SharedPoller {
     pub(super) fn open() -> io::Result<SharedPoller> {
-        let place = |index| MemberSlot { place: ConnSlot::new(index), since: AtomicU64::new(0) };
+        let slot = |index| TimedSlot { slot: ConnSlot::new(index), since: AtomicU64::new(0) };
         let shared = SharedPoller {
             poller: epoll::create(CreateFlags::CLOEXEC)?,
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            places: (0..PLACES).map(place).collect(),
-            free: Mutex::new((0..PLACES).rev().collect()),
-            members: AtomicUsize::new(0),
-            present: AtomicUsize::new(0),
+            waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            slots: (0..CONNS_MAX).map(slot).collect(),
+            free: Mutex::new((0..CONNS_MAX).rev().collect()),
+            conns: AtomicUsize::new(0),
+            idle_conns: AtomicUsize::new(0),
         };
-        epoll::add(&shared.poller, &shared.bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        let waker = EventData::new_u64(WAKER);
+        epoll::add(&shared.poller, &shared.waker, waker, EventFlags::IN | EventFlags::ET)?;
         Ok(shared)
     }
 
-    /// Everybody is woken as soon as this is readable, for as long as it is.
-    pub(super) fn wake_all_by(&self, stop: impl AsFd) -> io::Result<()> {
-        Ok(epoll::add(&self.poller, stop, EventData::new_u64(BELL), EventFlags::IN)?)
-    }
-
-    /// One thread is told when this is readable.
-    pub(super) fn watch(&self, number: usize, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::add(&self.poller, fd, EventData::new_u64(number as u64 | OTHER), ONCE)?)
-    }
-
-    /// Another may be told of it.
-    pub(super) fn watch_again(&self, number: usize, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::modify(&self.poller, fd, EventData::new_u64(number as u64 | OTHER), ONCE)?)
-    }
-
-    /// Wakes one of those who wait.
-    pub(super) fn ring(&self) {
-        // It can only fail when the count is full, after 2^64 rings.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-    }
-
-    /// Gives a connection its place, if it has none yet.
-    pub(super) fn join(&self, conn: &mut Conn) -> AddResult {
+    /// Gives a connection its slot, if it has none yet.
+    pub(super) fn add(&self, conn: &mut Conn) -> AddResult {
         if conn.registered == Registered::Shared {
             return AddResult::Added { is_first: false };
         }
         let Some(index) = lock(&self.free).pop() else { return AddResult::Full };
-        let token = self.places[index].place.generation();
-        // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
-        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
+        let token = self.slots[index].slot.generation();
+        // Bytes that are there already are told of at once. The slot is empty by then, and `put_back` hears of them.
+        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), READS).is_err() {
             lock(&self.free).push(index);
             return AddResult::Full;
         }
-        let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
+        let is_first = self.conns.fetch_add(1, Ordering::SeqCst) == 0;
         (conn.registered, conn.token) = (Registered::Shared, token);
         AddResult::Added { is_first }
     }
 
-    /// To be held while a member is out, and forgotten when it is back.
-    pub(super) fn absent(&self, conn: &Conn) -> Option<SlotGuard<'_>> {
+    /// To be held while a connection is with a thread, and to be forgotten when it is put back.
+    pub(super) fn guard(&self, conn: &Conn) -> Option<SlotGuard<'_>> {
         (conn.registered == Registered::Shared).then(|| SlotGuard(self, conn.token))
     }
 
-    /// Puts a member in its place. It comes back if something has happened to it meanwhile.
-    pub(super) fn put(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
-        let MemberSlot { place, since, .. } = &self.places[index(conn.token)];
+    /// Puts a connection into its slot. Returns it if something has happened to it meanwhile.
+    pub(super) fn put_back(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
+        let TimedSlot { slot, since } = &self.slots[index(conn.token)];
         since.store(now.0, Ordering::Relaxed);
-        self.present.fetch_add(1, Ordering::SeqCst);
+        self.idle_conns.fetch_add(1, Ordering::SeqCst);
         let token = conn.token;
-        let (mut conn, ended) = place.put(token, conn)?;
-        self.present.fetch_sub(1, Ordering::SeqCst);
-        conn.note_ready(ended && conn.token == token);
+        let (mut conn, closed) = slot.put(token, conn)?;
+        self.idle_conns.fetch_sub(1, Ordering::SeqCst);
+        conn.note_ready(closed && conn.token == token);
         Some(conn)
     }
 
-    /// Waits until there is something for this thread, for so long at most.
+    /// The connection that an event is about. `None`: it is with a thread, or has gone, or the event is a wake-up.
     #[inline(always)]
-    pub(super) fn wait(&self, patience: Option<&Timespec>) -> PollEvent {
-        let mut event = [const { std::mem::MaybeUninit::<Event>::uninit() }; 1];
-        let Ok((events, _)) = epoll::wait(&self.poller, &mut event, patience) else {
-            return PollEvent::Spurious;
-        };
-        let Some(&Event { flags, data }) = events.first() else { return PollEvent::Timeout };
-        self.told(data.u64(), flags)
-    }
-
-    #[inline(always)]
-    fn told(&self, token: u64, flags: EventFlags) -> PollEvent {
-        if token & OTHER != 0 {
-            return if token == BELL {
-                PollEvent::Spurious
-            } else {
-                PollEvent::Listener((token & !OTHER) as usize)
-            };
+    fn take(&self, token: u64, flags: EventFlags) -> Option<Box<Conn>> {
+        if token == WAKER {
+            return None;
         }
         let token = token as usize;
-        let ended = flags.intersects(ENDS);
-        let Some(mut conn) = self.places[index(token)].place.take(token, ended) else {
-            return PollEvent::Spurious;
-        };
-        self.present.fetch_sub(1, Ordering::SeqCst);
-        // The place may have been passed on just now, and then this is the next one.
-        conn.note_ready(ended && conn.token == token);
-        PollEvent::Conn(conn)
+        let closed = flags.intersects(CLOSES);
+        let mut conn = self.slots[index(token)].slot.take(token, closed)?;
+        self.idle_conns.fetch_sub(1, Ordering::SeqCst);
+        // The slot may have been reused just now, and then this is another connection.
+        conn.note_ready(closed && conn.token == token);
+        Some(conn)
     }
 
-    /// A member goes elsewhere, if it is one.
-    pub(super) fn leave(&self, conn: &mut Conn) {
+    /// A connection leaves for another place, if it is here.
+    pub(super) fn remove(&self, conn: &mut Conn) {
         if conn.registered == Registered::Shared {
             // Cannot fail for a socket that is registered and open.
             let _ = epoll::delete(&self.poller, conn.as_fd());
@@ -201,46 +180,40 @@ impl SharedPoller {
         }
     }
 
-    /// A connection that is over is closed, and then its place is free, if it has one.
+    /// Closes a connection, and then frees its slot, if it has one.
     pub(super) fn close(&self, conn: Box<Conn>) {
-        let absent = self.absent(&conn);
+        let guard = self.guard(&conn);
         drop(conn);
-        drop(absent);
+        drop(guard);
     }
 
-    /// The place of whoever has this token is free, unless it was before.
+    /// Frees the slot of the connection with this token, unless it is free.
     fn free(&self, token: usize) {
-        let next = token.wrapping_add(PLACES) & GENERATION_MAX;
-        if self.places[index(token)].place.reuse(token, next) {
+        let next = token.wrapping_add(CONNS_MAX) & GENERATION_MAX;
+        if self.slots[index(token)].slot.reuse(token, next) {
             lock(&self.free).push(index(token));
-            self.members.fetch_sub(1, Ordering::SeqCst);
+            self.conns.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Those that are out are among them.
-    pub(super) fn members(&self) -> usize {
-        self.members.load(Ordering::SeqCst)
-    }
-
-    /// A member is in its place, and may ask at any moment.
-    pub(super) fn has_anybody(&self) -> bool {
-        self.present.load(Ordering::SeqCst) > 0
+    /// Connections here, with those that a thread serves.
+    pub(super) fn len(&self) -> usize {
+        self.conns.load(Ordering::SeqCst)
     }
 
     /// Something has happened that no thread was told of yet.
-    pub(super) fn has_news(&self) -> bool {
-        let news = poll(&mut [PollFd::new(&self.poller, PollFlags::IN)], Some(&Timespec::default()));
-        news.is_ok_and(|count| count > 0)
+    pub(super) fn has_events(&self) -> bool {
+        let ready = poll(&mut [PollFd::new(&self.poller, PollFlags::IN)], Some(&Timespec::default()));
+        ready.is_ok_and(|count| count > 0)
     }
 
-    /// Takes those out that have asked for nothing for so long, all that are in their places if that is no time; but for
-    /// [`STAY`] at most.
-    pub(super) fn send_away(&self, quiet: Duration, now: Tick, mut to: impl FnMut(Box<Conn>)) {
-        for MemberSlot { place, since, .. } in &self.places {
-            let is_quiet = Tick(since.load(Ordering::Relaxed)).after(quiet.min(STAY)) <= now;
-            if is_quiet && let Some(mut conn) = place.withdraw() {
-                self.present.fetch_sub(1, Ordering::SeqCst);
-                self.leave(&mut conn);
+    /// Takes out the connections that had no request for so long, at most [`IDLE_MAX`]. Zero: all that are in their slots.
+    pub(super) fn evict_idle(&self, idle: Duration, now: Tick, mut to: impl FnMut(Box<Conn>)) {
+        for TimedSlot { slot, since } in &self.slots {
+            let is_idle = Tick(since.load(Ordering::Relaxed)).after(idle.min(IDLE_MAX)) <= now;
+            if is_idle && let Some(mut conn) = slot.withdraw() {
+                self.idle_conns.fetch_sub(1, Ordering::SeqCst);
+                self.remove(&mut conn);
                 to(conn);
             }
         }

@@ -1,331 +1,378 @@
-//! Threads that wait for work, and work that waits for threads.
+//! A pool of threads: one queue of jobs, and a source of events that idle threads watch.
 //!
-//! The threads are a stack, so that the one that ran last runs next and its memory is warm. The work is a
-//! bounded queue, which is only used when every thread there may be is busy. Both are behind one lock, so
-//! that no thread parks while something waits.
+//! A job that is submitted wakes one idle thread, or has one started, unless a thread is on its way to the queue already.
+//! A thread that takes a job and leaves others behind does the same for the next thread. So threads are woken and
+//! started one at a time, and a thread that comes back from its work in the meantime takes what is there without a wake-up.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::parker::{Parker, Wakeup};
-use super::sync::{AtomicBool, Condvar, Guard, Mutex, Ordering, lock};
+use super::sync::{AtomicBool, AtomicUsize, Condvar, Guard, Mutex, Ordering, lock};
 
-/// When the system has refused a thread, it is asked again after this. What it lacks comes back when other threads end,
-/// or an administrator raises a limit: neither is a matter of milliseconds, and each try costs a system call.
-pub(super) const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Time without new threads after the system has refused one. What the system lacks comes back when other threads end or
+/// when an administrator raises a limit. Neither is a matter of milliseconds, and each try costs a system call.
+pub(super) const SPAWN_BACKOFF: Duration = Duration::from_secs(1);
 
-/// The parked threads of a server, and how many threads there are at all. `J` is what they are given to do.
-pub(super) struct ThreadPool<J> {
-    state: Mutex<State<J>>,
-    /// PollEvent when the last thread has left.
-    empty: Condvar,
-    /// Something is in the queue: to be asked without the lock.
-    has_queue: AtomicBool,
-    limits: Limits,
+/// How long a thread watches for events before it parks, if another one watches. An idle moment of many clients is shorter.
+const WATCH_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Where threads of a pool watch for work that comes by itself, beside the queue.
+pub(super) trait EventSource {
+    type Event;
+    /// An event may come.
+    fn expects_events(&self) -> bool;
+    /// Waits for an event, for [`EventSource::wake_one`], or for the timeout.
+    fn watch(&self, timeout: Duration) -> Watched<Self::Event>;
+    /// Ends the wait of one thread. If no thread waits, the next one does not wait.
+    fn wake_one(&self);
 }
 
-/// How many threads and how much waiting work there may be.
+/// What ended a wait for events.
+pub(super) enum Watched<E> {
+    Event(E),
+    Woken,
+    TimedOut,
+}
+
+/// A pool that works off its queue alone.
+pub(super) struct NoEvents;
+
+impl EventSource for NoEvents {
+    type Event = std::convert::Infallible;
+
+    fn expects_events(&self) -> bool {
+        false
+    }
+
+    fn watch(&self, _: Duration) -> Watched<Self::Event> {
+        Watched::TimedOut
+    }
+
+    fn wake_one(&self) {}
+}
+
+/// What a thread does next.
+#[derive(Debug)]
+pub(super) enum Work<J, E> {
+    Job(J),
+    Event(E),
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Parked threads that stay when they are not needed.
-    pub(super) kept: usize,
+    /// Idle threads that stay when there is no work.
+    pub(super) idle_kept: usize,
     pub(super) threads_max: usize,
+    /// Jobs that wait while every thread is busy.
     pub(super) queue_max: usize,
+    /// The last idle thread that takes work has another one started ahead.
+    pub(super) starts_ahead: bool,
+    /// A thread without work for this long exits, unless it is one of those that stay.
+    pub(super) keep_alive: Duration,
+}
+
+pub(super) struct ThreadPool<J, S> {
+    state: Mutex<State<J>>,
+    /// Notified when the last thread has left.
+    empty: Condvar,
+    /// Length of the queue, to be read without the lock.
+    queued: AtomicUsize,
+    /// Threads that wait for an event, or are about to.
+    watching: AtomicUsize,
+    /// Threads that are parked, or are about to be.
+    parked: AtomicUsize,
+    /// Wakes one parked thread.
+    unparked: Condvar,
+    /// A thread was woken or started, and has not looked at the queue yet.
+    on_its_way: AtomicBool,
+    /// Threads come back from their work so often that to wake another one is of no use.
+    returns_soon: AtomicBool,
+    limits: Limits,
+    pub(super) source: S,
 }
 
 struct State<J> {
-    parked: Vec<Arc<Parker<J>>>,
     queue: VecDeque<J>,
     threads: usize,
-    /// Calls in progress that may turn out to block: for each of them a thread is kept free.
-    risks: usize,
+    /// Wake-ups for parked threads that no thread has had yet.
+    wakeups: usize,
     closed: bool,
-    shortage: Option<SpawnBackoff>,
+    /// The system has refused a thread: no other is started before then.
+    backoff: Option<Instant>,
 }
 
-/// The system gives no more threads than these, as far as is known.
-#[derive(Clone, Copy, Debug)]
-struct SpawnBackoff {
-    threads: usize,
-    /// Then it is asked again.
-    until: Instant,
-}
-
-impl<J> State<J> {
-    /// Threads that are parked or may still be started, and that no risk needs.
-    fn spare(&self, limits: &Limits) -> usize {
-        let startable = self.threads_max(limits).saturating_sub(self.threads);
-        (self.parked.len() + startable).saturating_sub(self.risks)
-    }
-
-    /// What the settings allow, or what the system gives just now.
-    fn threads_max(&self, limits: &Limits) -> usize {
-        match self.shortage {
-            Some(shortage) if Instant::now() < shortage.until => shortage.threads.min(limits.threads_max),
-            _ => limits.threads_max,
-        }
-    }
-
-    fn may_have_thread(&self, limits: &Limits) -> bool {
-        !self.parked.is_empty() || self.threads < self.threads_max(limits)
-    }
-}
-
-/// The state at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PoolStats {
-    /// Threads that are not parked.
-    pub(super) busy: usize,
-    pub(super) queued: usize,
-}
-
-/// What became of a job that was given away.
-#[derive(Debug)]
+/// What became of a job.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Submitted<J> {
-    /// A parked thread has it.
+    /// A thread comes for it.
     Taken,
-    /// Nobody was parked: the caller has to start a thread with it, which is counted already.
-    Spawn(J),
-    /// All threads are in use, or the server stops.
+    /// All threads are busy, and there may be no more: it waits for the next one that is free.
+    Queued,
+    /// The queue is full, or the server stops.
     Rejected(J),
 }
 
-impl<J> Submitted<J> {
-    /// Has `start` start the thread that is wanted. The job comes back where nobody takes it.
-    pub(super) fn or_start(self, start: impl FnOnce(J) -> Result<(), J>) -> Result<(), J> {
-        match self {
-            Submitted::Taken => Ok(()),
-            Submitted::Spawn(job) => start(job),
-            Submitted::Rejected(job) => Err(job),
+/// The pool at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PoolStats {
+    pub(super) threads: usize,
+    pub(super) idle: usize,
+    pub(super) queued: usize,
+}
+
+impl<J> State<J> {
+    /// How many more threads may be started now.
+    fn startable(&self, limits: &Limits) -> usize {
+        if self.closed || self.backoff.is_some_and(|until| Instant::now() < until) {
+            return 0;
         }
+        limits.threads_max.saturating_sub(self.threads)
     }
 }
 
-impl<J> ThreadPool<J> {
-    pub(super) fn new(limits: Limits) -> ThreadPool<J> {
-        let state = State {
-            parked: Vec::new(),
-            queue: VecDeque::new(),
-            threads: 0,
-            risks: 0,
-            closed: false,
-            shortage: None,
-        };
+impl<J, S: EventSource> ThreadPool<J, S> {
+    pub(super) fn new(limits: Limits, source: S) -> ThreadPool<J, S> {
+        let state = State { queue: VecDeque::new(), threads: 0, wakeups: 0, closed: false, backoff: None };
         ThreadPool {
             state: Mutex::new(state),
             empty: Condvar::new(),
-            has_queue: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+            unparked: Condvar::new(),
+            on_its_way: AtomicBool::new(false),
+            returns_soon: AtomicBool::new(false),
             limits,
+            source,
         }
     }
 
-    /// Hands `job` to the thread that was parked last, or says that one has to be started. Refused when every
-    /// thread is in use, or needed for a risk.
-    pub(super) fn give(&self, job: J) -> Submitted<J> {
-        let state = lock(&self.state);
-        if state.spare(&self.limits) == 0 {
-            return Submitted::Rejected(job);
-        }
-        let kept = state.risks;
-        self.hand_over(state, job, kept)
-    }
-
-    /// As [`give`](ThreadPool::give), for the job that comes before all others. `at_risk`: a thread was kept free for
-    /// it, and is by now either used or not needed.
-    pub(super) fn give_at_any_rate(&self, job: J, at_risk: bool) -> Submitted<J> {
+    /// Gives a job to the pool. `spawn` starts a thread that is counted already.
+    pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Submitted<J> {
         let mut state = lock(&self.state);
-        state.risks -= usize::from(at_risk);
-        self.hand_over(state, job, 0)
-    }
-
-    /// So many of the parked threads are `kept`: they are there already, one that is to be started may be refused.
-    fn hand_over(&self, mut state: Guard<'_, State<J>>, job: J, kept: usize) -> Submitted<J> {
-        if state.closed {
+        let free = self.idle() + state.startable(&self.limits);
+        if state.closed || state.queue.len() >= free + self.limits.queue_max {
             return Submitted::Rejected(job);
         }
-        if state.parked.len() > kept
-            && let Some(parker) = state.parked.pop()
-        {
-            drop(state);
-            parker.wake(Wakeup::Job(job));
-            return Submitted::Taken;
-        }
-        if state.threads >= state.threads_max(&self.limits) {
-            return Submitted::Rejected(job);
-        }
-        state.threads += 1;
-        Submitted::Spawn(job)
-    }
-
-    /// As [`give`](ThreadPool::give), but a job that is refused waits for the first thread that is free, if the
-    /// queue has room.
-    pub(super) fn give_or_queue(&self, job: J) -> Submitted<J> {
-        match self.give(job) {
-            Submitted::Rejected(job) => {
-                self.queue(job).map_or_else(Submitted::Rejected, |()| Submitted::Taken)
-            }
-            given => given,
-        }
-    }
-
-    /// The job waits for the first thread that is free. Gives it back when the queue is full.
-    pub(super) fn queue(&self, job: J) -> Result<(), J> {
-        let mut state = lock(&self.state);
-        if state.closed || state.queue.len() >= self.limits.queue_max {
-            return Err(job);
-        }
+        let is_late = state.queue.len() >= free;
         state.queue.push_back(job);
-        self.settle(state);
-        Ok(())
+        self.note_length(&state);
+        drop(state);
+        self.request_thread(&spawn);
+        if is_late { Submitted::Queued } else { Submitted::Taken }
     }
 
-    /// Hands the job that has waited longest to a thread of its own, if there may be one more and any waits.
-    pub(super) fn call_for_queue(&self) -> Option<Submitted<J>> {
-        let mut state = lock(&self.state);
-        if state.spare(&self.limits) == 0 {
-            return None;
-        }
-        let job = state.queue.pop_front()?;
-        self.note(&state);
-        let kept = state.risks;
-        Some(self.hand_over(state, job, kept))
-    }
-
-    /// What waits is for the caller, who is not counted, where there is no thread and the system gives none. It is counted from
-    /// here on, and leaves `next` for the first thread that is free, itself perhaps. Threads that have left such a job are none.
-    pub(super) fn take_alone(&self, next: J, is_left: impl Fn(&J) -> bool) -> Option<J> {
-        let mut state = lock(&self.state);
-        let left = state.queue.iter().filter(|job| is_left(job)).count();
-        if state.threads > left || state.may_have_thread(&self.limits) {
-            return None;
-        }
-        let at = state.queue.iter().position(|job| !is_left(job))?;
-        let job = state.queue.remove(at);
-        state.queue.push_front(next);
-        state.threads += 1;
-        job
-    }
-
-    /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
-    pub(super) fn queue_first(&self, job: J) {
+    /// Gives a job to the pool that comes before all others and is never rejected. It is dropped if the server has stopped.
+    pub(super) fn submit_front(&self, job: J, spawn: impl Fn()) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
         state.queue.push_front(job);
-        self.settle(state);
+        self.note_length(&state);
+        drop(state);
+        self.request_thread(&spawn);
     }
 
-    /// A thread that has parked does not look at the queue any more: if one is to spare, it is called.
-    fn settle(&self, mut state: Guard<'_, State<J>>) {
-        let to_spare = state.parked.len() > state.risks && !state.queue.is_empty();
-        let called = if to_spare { state.parked.pop().zip(state.queue.pop_front()) } else { None };
-        self.note(&state);
+    /// As [`submit_front`](ThreadPool::submit_front) if a thread can take the job now. Otherwise gives it back.
+    pub(super) fn try_submit_front(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
+        let state = lock(&self.state);
+        if self.idle() + state.startable(&self.limits) <= state.queue.len() {
+            return Err(job);
+        }
         drop(state);
-        if let Some((parker, job)) = called {
-            parker.wake(Wakeup::Job(job));
+        self.submit_front(job, spawn);
+        Ok(())
+    }
+
+    /// Wakes an idle thread or starts one, unless one is on its way.
+    pub(super) fn request_thread(&self, spawn: &impl Fn()) {
+        while !self.on_its_way.swap(true, Ordering::SeqCst) {
+            // Not loads, which may be of counts from before a thread went to wait.
+            if self.watching.fetch_add(0, Ordering::SeqCst) > 0 {
+                return self.source.wake_one();
+            }
+            if self.parked.fetch_add(0, Ordering::SeqCst) > 0 {
+                return self.unpark_one();
+            }
+            if self.count_in() {
+                return spawn();
+            }
+            // A job may have been pushed meanwhile, by a thread that saw one on its way.
+            self.on_its_way.swap(false, Ordering::SeqCst);
+            if self.queued() == 0 || self.idle() == 0 {
+                return;
+            }
         }
     }
 
-    /// Somebody is about to do what may block, and holds what another thread would then have to take. True: a parked
-    /// thread is kept for that until [`ThreadPool::risk_is_over`] or [`ThreadPool::give_at_any_rate`]. False: none is parked
-    /// that nobody else needs, do not do it. One that could be started is no promise: the system may refuse it.
-    pub(super) fn risk(&self) -> bool {
+    fn unpark_one(&self) {
+        lock(&self.state).wakeups += 1;
+        self.unparked.notify_one();
+    }
+
+    /// Counts a thread that is about to be started. False: there may be no more.
+    pub(super) fn count_in(&self) -> bool {
         let mut state = lock(&self.state);
-        let granted = state.parked.len() > state.risks;
-        state.risks += usize::from(granted);
-        granted
+        let may_start = state.startable(&self.limits) > 0;
+        state.threads += usize::from(may_start);
+        may_start
     }
 
-    /// The end of a risk that was granted and did not come true.
-    pub(super) fn risk_is_over(&self) {
+    /// The system has refused a thread that was counted. Returns how many threads there are, if this is news.
+    pub(super) fn note_spawn_error(&self) -> Option<usize> {
         let mut state = lock(&self.state);
-        state.risks -= 1;
-        self.settle(state);
+        self.count_out(&mut state);
+        let now = Instant::now();
+        let is_known = state.backoff.is_some_and(|until| now < until);
+        state.backoff = Some(now + SPAWN_BACKOFF);
+        let threads = state.threads;
+        drop(state);
+        self.on_its_way.swap(false, Ordering::SeqCst);
+        (!is_known).then_some(threads)
     }
 
-    /// Another job would find a thread.
-    pub(super) fn has_thread(&self) -> bool {
-        lock(&self.state).may_have_thread(&self.limits)
-    }
-
-    /// Another job would find a thread, or a place in the queue.
-    pub(super) fn has_room(&self) -> bool {
-        let state = lock(&self.state);
-        state.may_have_thread(&self.limits) || state.queue.len() < self.limits.queue_max
-    }
-
-    /// For whom a job was refused just now: there are no more threads than these, and none of them is parked. Whether the system
-    /// may give another by now is not asked: it would not be the refusal's answer, and the job would wait for that thread.
-    pub(super) fn has_only(&self, count: usize) -> bool {
-        let state = lock(&self.state);
-        !state.closed && state.threads <= count && state.parked.is_empty()
-    }
-
-    /// What waits where there is no thread, and so nobody to take it.
-    pub(super) fn take_deserted(&self) -> VecDeque<J> {
-        let mut state = lock(&self.state);
-        let deserted = if state.threads == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
-        self.note(&state);
-        deserted
-    }
-
-    /// All threads that the settings allow are there: who gets none now waits for one of them.
-    pub(super) fn is_at_limit(&self) -> bool {
-        lock(&self.state).threads >= self.limits.threads_max
-    }
-
-    /// Work waits for a thread: this is no time to wait for a client.
-    pub(super) fn has_queue(&self) -> bool {
-        self.has_queue.load(Ordering::Relaxed)
-    }
-
-    /// A job of this kind waits for a thread.
-    pub(super) fn is_queued(&self, is_of_kind: impl Fn(&J) -> bool) -> bool {
-        self.has_queue() && lock(&self.state).queue.iter().any(is_of_kind)
-    }
-
-    /// A thread takes what waits in the queue, or parks until it is given a job. None: it has to end, after
-    /// [`ThreadPool::leave`].
+    /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
+    /// counted out then.
     ///
-    /// It ends when the server stops, and when it was not needed for `patience` and enough others are parked.
-    pub(super) fn wait(&self, parker: &Arc<Parker<J>>, patience: Duration) -> Option<J> {
-        {
-            let mut state = lock(&self.state);
-            if let Some(job) = state.queue.pop_front() {
-                self.note(&state);
-                return Some(job);
+    /// `is_fair`: an event comes before the next job, as the thread has just had a job.
+    pub(super) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
+        if is_fair && self.has_queue() && self.source.expects_events() {
+            let watched = self.source.watch(Duration::ZERO);
+            if let Some(work) = self.arrive(watched, spawn) {
+                return Some(work);
             }
-            if state.closed {
+        }
+        let mut is_patient = true;
+        loop {
+            match self.take(spawn) {
+                Ok(Some(job)) => return Some(Work::Job(job)),
+                Ok(None) => {}
+                Err(Closed) => return None,
+            }
+            // The last thread that watches goes on, for as long as events may come.
+            if self.source.expects_events() && (is_patient || self.watching.load(Ordering::SeqCst) == 0) {
+                let watched = self.watch();
+                is_patient = !matches!(watched, Watched::TimedOut);
+                if let Some(work) = self.arrive(watched, spawn) {
+                    return Some(work);
+                }
+            } else if self.park() {
+                self.note_arrival();
+                is_patient = true;
+            } else if self.try_retire() {
                 return None;
             }
-            state.parked.push(parker.clone());
-        }
-        loop {
-            match parker.sleep(patience) {
-                Wakeup::Job(job) => return Some(job),
-                Wakeup::Exit => return None,
-                Wakeup::None if self.may_leave(parker) => return None,
-                Wakeup::None => {}
-            }
         }
     }
 
-    /// Takes a parker off the stack if others are enough. False also when a job is already on its way to it.
-    fn may_leave(&self, parker: &Arc<Parker<J>>) -> bool {
+    fn watch(&self) -> Watched<S::Event> {
+        self.watching.fetch_add(1, Ordering::SeqCst);
+        // A job that was pushed before this thread counted wakes no thread.
+        let watched = if self.is_wanted() { Watched::Woken } else { self.source.watch(WATCH_TIMEOUT) };
+        self.watching.fetch_sub(1, Ordering::SeqCst);
+        watched
+    }
+
+    /// False: nothing was to be done for the keep-alive time.
+    fn park(&self) -> bool {
+        self.parked.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
-        let place = state.parked.iter().position(|other| Arc::ptr_eq(other, parker));
-        match place {
-            Some(place) if state.parked.len() > self.limits.kept.max(state.risks) => {
-                state.parked.remove(place);
-                true
-            }
-            _ => false,
+        let is_woken = |state: &mut State<J>| state.wakeups > 0 || state.closed || !state.queue.is_empty();
+        if !is_woken(&mut state) {
+            state = self.wait_parked(state, is_woken);
         }
+        let woken = is_woken(&mut state);
+        state.wakeups = state.wakeups.saturating_sub(1);
+        drop(state);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        woken
     }
 
-    /// A thread that was counted ends.
+    #[cfg(not(loom))]
+    fn wait_parked<'a>(
+        &self,
+        state: Guard<'a, State<J>>,
+        is_woken: impl Fn(&mut State<J>) -> bool,
+    ) -> Guard<'a, State<J>> {
+        let waited =
+            self.unparked.wait_timeout_while(state, self.limits.keep_alive, |state| !is_woken(state));
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// loom has no clock: the model waits until the thread is woken.
+    #[cfg(loom)]
+    fn wait_parked<'a>(
+        &self,
+        mut state: Guard<'a, State<J>>,
+        is_woken: impl Fn(&mut State<J>) -> bool,
+    ) -> Guard<'a, State<J>> {
+        while !is_woken(&mut state) {
+            state = self.unparked.wait(state).unwrap();
+        }
+        state
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.has_queue() || lock(&self.state).closed
+    }
+
+    /// A thread has come back from its wait.
+    fn arrive(&self, watched: Watched<S::Event>, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
+        self.note_arrival();
+        let Watched::Event(event) = watched else { return None };
+        // It may have been woken for a job, or have been the last that watched.
+        if self.has_queue() || self.is_missed() {
+            self.request_thread(spawn);
+        }
+        Some(Work::Event(event))
+    }
+
+    /// No thread waits for what may come, and none will soon.
+    fn is_missed(&self) -> bool {
+        let is_missed = match self.limits.starts_ahead {
+            true => self.idle() == 0,
+            false => self.source.expects_events() && self.watching.load(Ordering::SeqCst) == 0,
+        };
+        is_missed && !self.returns_soon.load(Ordering::Relaxed)
+    }
+
+    /// The thread that was on its way is here. To be called by a new thread, too, before it looks at the queue.
+    pub(super) fn note_arrival(&self) {
+        // A swap: a thread that saw the flag has pushed its job before, and this thread sees that job.
+        self.on_its_way.swap(false, Ordering::SeqCst);
+    }
+
+    fn take(&self, spawn: &impl Fn()) -> Result<Option<J>, Closed> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            self.count_out(&mut state);
+            drop(state);
+            // One thread that watches tells the next.
+            self.source.wake_one();
+            return Err(Closed);
+        }
+        let job = state.queue.pop_front();
+        self.note_length(&state);
+        let is_more = !state.queue.is_empty();
+        drop(state);
+        if is_more || job.is_some() && self.is_missed() {
+            self.request_thread(spawn);
+        }
+        Ok(job)
+    }
+
+    /// False: a job has come, or too few idle threads would be left.
+    fn try_retire(&self) -> bool {
+        let mut state = lock(&self.state);
+        let retires = state.queue.is_empty() && !state.closed && self.idle() >= self.limits.idle_kept;
+        if retires {
+            self.count_out(&mut state);
+        }
+        retires
+    }
+
+    /// A thread that was counted ends, for another reason than that [`ThreadPool::next`] has retired it.
     pub(super) fn leave(&self) {
         self.count_out(&mut lock(&self.state));
     }
@@ -337,56 +384,87 @@ impl<J> ThreadPool<J> {
         }
     }
 
-    /// The system has refused a thread that was counted: for [`REFUSED_FOR`], no more are promised or started than there
-    /// are. How many that is, when it is news.
-    pub(super) fn note_refusal(&self) -> Option<usize> {
-        let mut state = lock(&self.state);
-        self.count_out(&mut state);
-        let (threads, now) = (state.threads, Instant::now());
-        let known = state.shortage.filter(|shortage| now < shortage.until);
-        let until = known.map_or(now + REFUSED_FOR, |shortage| shortage.until);
-        state.shortage = Some(SpawnBackoff { threads, until });
-        known.is_none().then_some(threads)
+    fn note_length(&self, state: &State<J>) {
+        self.queued.store(state.queue.len(), Ordering::SeqCst);
     }
 
-    /// Wakes every parked thread to end it, and lets no other park.
-    pub(super) fn close(&self) {
-        let mut state = lock(&self.state);
-        state.closed = true;
-        let parked = std::mem::take(&mut state.parked);
-        let queue = std::mem::take(&mut state.queue);
-        drop(state);
-        for parker in parked {
-            parker.wake(Wakeup::Exit);
-        }
-        // Not under the lock: what the jobs hold may be the user's, and ask how many threads there are.
-        drop(queue);
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::SeqCst)
     }
 
-    /// Threads there are, and how many of them are parked.
-    pub(super) fn count(&self) -> (usize, usize) {
+    /// Jobs wait: this is no time to wait for a client.
+    #[inline]
+    pub(super) fn has_queue(&self) -> bool {
+        self.queued() > 0
+    }
+
+    /// A job of this kind waits.
+    pub(super) fn is_queued(&self, is_of_kind: impl Fn(&J) -> bool) -> bool {
+        self.has_queue() && lock(&self.state).queue.iter().any(is_of_kind)
+    }
+
+    /// Threads that wait for work.
+    #[inline]
+    pub(super) fn idle(&self) -> usize {
+        self.watching.fetch_add(0, Ordering::SeqCst) + self.parked.fetch_add(0, Ordering::SeqCst)
+    }
+
+    /// Threads that wait for events.
+    pub(super) fn watching(&self) -> usize {
+        self.watching.load(Ordering::SeqCst)
+    }
+
+    /// Another job would find a thread.
+    pub(super) fn has_thread(&self) -> bool {
+        self.idle() > 0 || lock(&self.state).startable(&self.limits) > 0
+    }
+
+    /// Another job would find a thread, or a place in the queue.
+    pub(super) fn has_room(&self) -> bool {
         let state = lock(&self.state);
-        (state.threads, state.parked.len())
+        state.queue.len() < self.idle() + state.startable(&self.limits) + self.limits.queue_max
+    }
+
+    /// All threads that the settings allow are there.
+    pub(super) fn is_at_limit(&self) -> bool {
+        lock(&self.state).threads >= self.limits.threads_max
+    }
+
+    pub(super) fn set_returns_soon(&self, returns_soon: bool) {
+        self.returns_soon.store(returns_soon, Ordering::Relaxed);
     }
 
     pub(super) fn stats(&self) -> PoolStats {
         let state = lock(&self.state);
-        PoolStats { busy: state.threads - state.parked.len(), queued: state.queue.len() }
+        PoolStats { threads: state.threads, idle: self.idle(), queued: state.queue.len() }
     }
 
-    fn note(&self, state: &State<J>) {
-        self.has_queue.store(!state.queue.is_empty(), Ordering::Relaxed);
+    /// Takes all jobs that wait.
+    pub(super) fn drain_queue(&self) -> VecDeque<J> {
+        let mut state = lock(&self.state);
+        let queue = std::mem::take(&mut state.queue);
+        self.note_length(&state);
+        queue
     }
 
-    /// Waits until no thread is left, for at most `patience`. Returns how many are.
+    /// Ends every thread that is idle, and each of the others after its work.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        // Not under the lock: what the jobs own may be the user's, and ask how many threads there are.
+        drop(self.drain_queue());
+        self.unparked.notify_all();
+        self.source.wake_one();
+    }
+
+    /// Waits until every thread has left, at most for the timeout. Returns how many have not.
     #[cfg(not(loom))]
-    pub(super) fn wait_until_empty(&self, patience: Duration) -> usize {
+    pub(super) fn wait_until_empty(&self, timeout: Duration) -> usize {
         let state = lock(&self.state);
-        let waited = self.empty.wait_timeout_while(state, patience, |state| state.threads > 0);
+        let waited = self.empty.wait_timeout_while(state, timeout, |state| state.threads > 0);
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.threads
     }
 
-    /// loom has no clock: the model waits until they are gone.
+    /// loom has no clock: the model waits until all threads have left.
     #[cfg(loom)]
     pub(super) fn wait_until_empty(&self, _: Duration) -> usize {
         let mut state = lock(&self.state);
@@ -396,6 +474,9 @@ impl<J> ThreadPool<J> {
         0
     }
 }
+
+/// The pool is closed.
+struct Closed;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -100,35 +100,3 @@ pub(super) fn poll_until(
         }
     }
 }
-
-/// epoll(7) waits for whole milliseconds and rounds up. A short wait for a fiber's timer ends on time by one more
-/// system call: 100 clients of a handler that sleeps for 1 ms are answered in 1.57 ms, and not in 1.89.
-const FINE_MAX: Duration = Duration::from_millis(20);
-
-/// Whether a wait is worth a finer clock than a poller's: see [`until_readable`].
-pub(super) fn is_fine(patience: Duration) -> bool {
-    patience < FINE_MAX && !patience.subsec_nanos().is_multiple_of(1_000_000)
-}
-
-/// Waits for a descriptor by a clock that is finer than a poller's. It may return early.
-pub(super) fn until_readable(fd: BorrowedFd<'_>, patience: Duration) {
-    let timeout = Timespec::try_from(patience).ok();
-    set_timer_slack(SLACK_NANOS);
-    // Whatever it says: the look at the events that follows tells.
-    let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref());
-    set_timer_slack(0);
-}
-
-/// By how much the kernel may end such a wait later than asked for: a microsecond. It takes 50 elsewhere, to have timers end
-/// together, but a loop has one for all who wait. 100 clients of a handler that sleeps for 1 ms in a fiber are answered
-/// in 1.10 ms so, and not in 1.24 (docs/performance.md).
-const SLACK_NANOS: u64 = 1000;
-
-/// 0: as the thread had it at first. Where it is refused, waits end a little later.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn set_timer_slack(nanos: u64) {
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(nanos));
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn set_timer_slack(_: u64) {}

@@ -1,24 +1,14 @@
-//! The threads that an engine has started: kept to be joined, and started before they have their work.
+//! The threads that an engine has started, kept to be joined.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::parker::Parker;
-use super::thread_pool::{REFUSED_FOR, ThreadPool};
+use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool};
 use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
-
-/// Who starts threads for others does so this often; then another thread goes on with it.
-///
-/// The kernel is fair: on a busy core, who has used up a slice waits until all others had as much. With 360 runnable
-/// threads that is 150 to 400 ms for each millisecond, and connections wait for their thread meanwhile. A new thread
-/// runs within two milliseconds, and has 0.7 ms (Linux 6.18); a start takes 40 us, 130 with cold caches. Of 400
-/// connections at once, nine in ten are answered within 0.1 s after up to 4 starts each; 6 fail in one run of eight, 16 mostly
-/// (docs/performance.md).
-pub(super) const SPAWNS_PER_TURN: usize = 4;
 
 /// For a line of the log.
 pub(super) const WHAT_LIMITS_THREADS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
@@ -88,30 +78,20 @@ impl Threads {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Starts a thread that `standby` has counted, and that finds its job when it begins. If the system refuses
-    /// it, the job is the caller's again, the thread is counted out, and `standby` knows that there is none to be had.
-    pub(super) fn start<J>(
+    /// Starts a thread that the pool has counted. If the system refuses it, the thread is counted out, and the log says so.
+    pub(super) fn start<J: Send + 'static, S: EventSource>(
         &self,
-        standby: &ThreadPool<J>,
-        job: J,
-        work: impl FnOnce(&Arc<Parker<J>>) + Send + 'static,
-    ) -> Result<(), J>
-    where
-        J: Send + 'static,
-    {
-        let parker = Parker::new();
-        parker.start(job);
-        let own = parker.clone();
-        match self.spawn("weft", || standby.count().0, move || work(&own)) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                if let Some(threads) = standby.note_refusal() {
-                    // A log that panics must not take the job along: it may be a loop, with its connections.
-                    contain_log(|| log_spawn_error(&error, threads));
-                }
-                parker.first().map_or(Ok(()), Err)
-            }
+        pool: &ThreadPool<J, S>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let started = self.spawn("weft", || pool.stats().threads, work);
+        if let Err(error) = &started
+            && let Some(threads) = pool.note_spawn_error()
+        {
+            // A log that panics must not take the loop along.
+            contain_log(|| log_spawn_error(error, threads));
         }
+        started
     }
 }
 
@@ -122,7 +102,7 @@ fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
 pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
-         next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"
+         next try comes after {SPAWN_BACKOFF:?}. {WHAT_LIMITS_THREADS}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Leading a loop: what is done with a request that wants its handler.
+//! Leading a loop: what the leader does with a request that wants its handler.
 
 use std::cell::Cell;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Hand, Job, Shared};
+use super::{Mode, Shared, WorkerState};
 use crate::conn::{Call, Conn, Readiness, Wait};
 use crate::engine::active_conn::ActiveConn;
 use crate::engine::blocking::{BlockingHook, Work};
@@ -20,54 +20,55 @@ use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
 /// How a call of the handler is made.
-enum Way {
-    /// With the loop on its cell, where it can be taken back or away.
+enum CallMode {
+    /// By the leader, with the loop in its cell, where it can be reacquired or retaken.
     Inline { route: Option<u64> },
-    /// The same, of a route that is not known to be quick: a thread is kept free meanwhile.
-    Risk { route: u64 },
-    /// Without the loop: it is given away first.
-    Eager,
+    /// The same, for a route that is not proven to be quick. A thread is there that can lead.
+    Reserved { route: u64 },
+    /// By another thread of the pool.
+    Posted,
 }
 
-/// Whether the loop is still led by this thread.
-enum Led {
-    /// It is; and the same connection's next request may be waiting.
-    On(Box<EventLoop>, Option<ActiveConn>),
-    /// It is not: the connection is to be served without it.
-    Lost(Option<Box<Conn>>),
+/// What became of an inline call.
+enum CallResult {
+    /// The loop is still led by this thread. The next request of the connection may be there.
+    Kept(Box<EventLoop>, Option<ActiveConn>),
+    /// Another thread leads the loop. This thread serves the connection on.
+    HandedOff(Option<Box<Conn>>),
 }
 
 impl Shared {
-    /// Leads until the server stops, or the loop is lost to another thread; then returns the connection that
-    /// is to be served without it.
-    pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<EventLoop>, hand: &mut Hand) -> Option<Box<Conn>> {
+    /// Leads until the server stops, or until another thread leads the loop. Then returns the connection that is to be served
+    /// without the loop.
+    pub(super) fn lead(
+        self: &Arc<Shared>,
+        mut lp: Box<EventLoop>,
+        worker: &mut WorkerState,
+    ) -> Option<Box<Conn>> {
         lp.refresh(&self.cx);
         self.cells[lp.index].invalidate();
         loop {
-            let next;
-            (lp, next) = self.keeping(lp, |lp| lp.run_until_call(&self.loops, &self.cx));
-            let mut called = match next {
+            let event;
+            (lp, event) = self.with_guard(lp, |lp| lp.run_until_call(&self.loops, &self.cx));
+            let mut called = match event {
                 LoopEvent::Stop => return None,
                 LoopEvent::Call(active) => Some(active),
             };
             while let Some(mut active) = called {
-                let way;
-                (lp, way) = self.keeping(lp, |_| active.guarded(&self.loops, |conn| self.way(conn)));
-                let led = match way {
-                    Way::Inline { route } => self.call(lp, active, route, hand),
-                    Way::Risk { route } => {
-                        lp.at_risk = true;
+                let mode;
+                (lp, mode) =
+                    self.with_guard(lp, |_| active.guarded(&self.loops, |conn| self.call_mode(conn)));
+                let result = match mode {
+                    CallMode::Inline { route } => self.call_inline(lp, active, route, worker),
+                    CallMode::Reserved { route } => {
                         lp = self.flush_batch(lp, &mut active);
-                        self.call(lp, active, Some(route), hand)
+                        self.call_inline(lp, active, Some(route), worker)
                     }
-                    Way::Eager => {
-                        lp = self.flush_batch(lp, &mut active);
-                        self.give_away(lp, active, hand)
-                    }
+                    CallMode::Posted => CallResult::Kept(self.post_call(lp, active), None),
                 };
-                (lp, called) = match led {
-                    Led::On(lp, next) => (lp, next),
-                    Led::Lost(conn) => return conn,
+                (lp, called) = match result {
+                    CallResult::Kept(lp, next) => (lp, next),
+                    CallResult::HandedOff(conn) => return conn,
                 };
             }
         }
@@ -75,220 +76,180 @@ impl Shared {
 
     /// Does something with the loop. If that panics, another thread leads on: the loop is not lost with this one.
     #[inline]
-    fn keeping<R>(
+    fn with_guard<R>(
         self: &Arc<Shared>,
         lp: Box<EventLoop>,
-        work: impl FnOnce(&mut EventLoop) -> R,
+        act: impl FnOnce(&mut EventLoop) -> R,
     ) -> (Box<EventLoop>, R) {
-        let mut kept = Kept { lp: Some(lp), shared: self };
-        let result = kept.lp.as_deref_mut().map(work);
-        match (kept.lp.take(), result) {
+        let mut guard = LoopGuard { lp: Some(lp), shared: self };
+        let result = guard.lp.as_deref_mut().map(act);
+        match (guard.lp.take(), result) {
             (Some(lp), Some(result)) => (lp, result),
-            _ => unreachable!("it was laid down here just now"),
+            _ => unreachable!("the loop was put there just now"),
         }
     }
 
-    /// Sends the answers that are ready, before anything that may take long.
+    /// Sends the responses that are ready, before anything that may take long.
     fn flush_batch(self: &Arc<Shared>, lp: Box<EventLoop>, active: &mut ActiveConn) -> Box<EventLoop> {
-        active.guarded(&self.loops, |_| self.keeping(lp, |lp| lp.flush_batch(&self.cx)).0)
+        active.guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0)
     }
 
-    fn way(&self, conn: &Conn) -> Way {
+    fn call_mode(&self, conn: &Conn) -> CallMode {
         if conn.is_taken_over() {
-            return Way::Eager;
+            return CallMode::Posted;
         }
         if conn.awaits_response() {
-            // There is no handler to call; what it streams gives the loop away before it waits.
-            return Way::Inline { route: None };
+            // There is no handler to call. What the response streams hands the loop off before it waits.
+            return CallMode::Inline { route: None };
         }
-        match self.handler.blocking(&conn.request_line()) {
-            Blocking::Never => Way::Inline { route: None },
-            Blocking::Always => Way::Eager,
-            Blocking::Learn { route } if self.predictor.blocks(route) => Way::Eager,
-            Blocking::Learn { route } if self.predictor.is_proven(route) => {
-                Way::Inline { route: Some(route) }
+        let Mode::Adaptive { loops } = self.mode else { return CallMode::Posted };
+        match self.handler.blocking(&conn.asked()) {
+            Blocking::Never => CallMode::Inline { route: None },
+            Blocking::Always => CallMode::Posted,
+            Blocking::Learn { route } if self.predictor.predicts_blocking(route) => CallMode::Posted,
+            Blocking::Learn { route } if self.predictor.is_proven_quick(route) => {
+                CallMode::Inline { route: Some(route) }
             }
-            // If it blocked, a thread would have to be there to take the loop. Where none is, this way leaves one behind.
-            Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
-            Blocking::Learn { .. } => Way::Eager,
+            // If this call blocks, a thread has to be there that leads the loop. A thread that would have to be started may be
+            // refused by the system.
+            Blocking::Learn { route } if self.pool.idle() >= loops => CallMode::Reserved { route },
+            Blocking::Learn { .. } => CallMode::Posted,
         }
     }
 
-    /// Runs the handler with the loop on its cell: two swaps, if it is quick.
-    fn call(
+    /// Runs the handler with the loop in its cell: two swaps, if the handler is quick.
+    fn call_inline(
         self: &Arc<Shared>,
         lp: Box<EventLoop>,
         mut active: ActiveConn,
         route: Option<u64>,
-        hand: &mut Hand,
-    ) -> Led {
+        worker: &mut WorkerState,
+    ) -> CallResult {
         let (index, now) = (lp.index, lp.now());
         let cell = &self.cells[index];
-        let held = &*hand.held;
-        held.lay.set(Some((index, cell.release(lp))));
-        let leading = Leading { held, now };
-        let (dates, post) = (&mut hand.dates, &*hand.post);
-        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &leading, dates, post };
+        let current = &*worker.current;
+        current.ticket.set(Some((index, cell.release(lp))));
+        let wait = LeaderWait { current, now };
+        let (dates, post) = (&mut worker.dates, &*worker.post);
+        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
         active.guarded(&self.loops, |conn| conn.run(call));
-        if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| cell.reacquire(lay)) {
+        if let Some(lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
             if let Some(route) = route {
                 self.predictor.record_quick(route);
             }
-            self.end_risk(&mut lp);
-            let (lp, next) = self.keeping(lp, |lp| lp.resume(active, &self.cx));
-            return Led::On(lp, next);
+            let (lp, next) = self.with_guard(lp, |lp| lp.resume(active, &self.cx));
+            return CallResult::Kept(lp, next);
         }
         if let Some(route) = route {
             self.predictor.record_stuck(route);
         }
         let conn = active.leave_loop(&self.loops);
         if conn.is_taken_over() {
-            // Its loop may not have a thread yet, and this one would not come back for it.
+            // Its loop may not have a leader yet, and this thread would not come back for it.
             self.loops.send(index, LoopMessage::Adopt(conn));
-            return Led::Lost(None);
+            return CallResult::HandedOff(None);
         }
-        Led::Lost(Some(conn))
+        CallResult::HandedOff(Some(conn))
     }
 
-    /// Where the cores are full, who comes back from a call has the request sooner than the loop has another leader, and each wait for
-    /// one would hold up whoever comes next: of 400 clients that came at once to such a core, some waited 0.7 to 1.9 s.
-    pub(super) fn bring_to_the_commons(self: &Arc<Shared>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
-        if conn.is_taken_over() || !self.may_go_on() {
-            return Err(conn);
-        }
-        self.set.ask(conn, self.cx.settings.queue_max)?;
-        self.loops.watch.wake_if_asleep();
-        if self.cx.stage() != Stage::Running {
-            // It may have begun behind the watcher's last look.
-            self.send_members_home(Duration::ZERO);
-        }
-        Ok(())
-    }
-
-    /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
-    /// the request waits for one and this thread leads on; but where none would ever come, it makes the call with the loop.
-    fn give_away(self: &Arc<Shared>, mut lp: Box<EventLoop>, active: ActiveConn, hand: &mut Hand) -> Led {
-        let conn = match self.bring_to_the_commons(lp.remove(active)) {
-            Ok(()) => return Led::On(lp, None),
+    /// Posts the request to the pool. If the queue is full, the request is refused with 503.
+    fn post_call(self: &Arc<Shared>, mut lp: Box<EventLoop>, active: ActiveConn) -> Box<EventLoop> {
+        let now = lp.now();
+        let conn = match self.post(lp.remove(active), now) {
+            Ok(()) => return lp,
             Err(conn) => conn,
         };
-        let mut lp = match self.give(Job::Lead(lp)) {
-            Ok(()) => {
-                Counters::count(&self.cx.counters.loops_handed_off);
-                return Led::Lost(Some(conn));
-            }
-            Err(Job::Lead(lp)) => lp,
-            Err(_) => unreachable!("a loop was given"),
-        };
-        if self.standby.has_only(self.cells.len()) {
-            if conn.is_taken_over() {
-                Counters::count(&self.cx.counters.shed);
-                self.note_starved(lp.now());
-                return Led::On(lp, None);
-            }
-            // It is the same turn: one client does not keep the loop from all others.
-            let calls = conn.calls;
-            let mut active = lp.insert(conn);
-            active.conn.calls = calls;
-            return self.call(lp, active, None, hand);
-        }
-        match self.give_or_queue(Job::Serve(conn)) {
-            Ok(()) => Counters::count(&self.cx.counters.queued),
-            Err(Job::Serve(conn)) => {
-                (lp, ()) = self.keeping(lp, |lp| {
-                    let active = lp.insert(conn);
-                    lp.refuse(active, Conn::refuse_overload, &self.cx);
-                });
-            }
-            Err(_) => unreachable!("a connection was given"),
-        }
-        self.note_starved(lp.now());
-        Led::On(lp, None)
+        self.with_guard(lp, |lp| {
+            let active = lp.insert(conn);
+            lp.refuse(active, Conn::refuse_overload, &self.cx);
+        })
+        .0
     }
 }
 
-/// A loop whose leader may panic.
-struct Kept<'a> {
+/// Hands a loop off whose leader panics.
+struct LoopGuard<'a> {
     lp: Option<Box<EventLoop>>,
     shared: &'a Arc<Shared>,
 }
 
-impl Drop for Kept<'_> {
+impl Drop for LoopGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(lp) = self.lp.take() {
-            self.shared.give_on(lp);
+            self.shared.hand_off(lp);
         }
     }
 }
 
-/// The loop that this thread has laid on its cell, while a handler runs.
-pub(super) struct Held {
+/// The loop that this thread leads, in its cell while a handler runs.
+pub(super) struct CurrentLoop {
     shared: Arc<Shared>,
-    lay: Cell<Option<(usize, Ticket)>>,
+    ticket: Cell<Option<(usize, Ticket)>>,
 }
 
-impl Held {
-    pub(super) fn new(shared: Arc<Shared>) -> Held {
-        Held { shared, lay: Cell::new(None) }
+impl CurrentLoop {
+    pub(super) fn new(shared: Arc<Shared>) -> CurrentLoop {
+        CurrentLoop { shared, ticket: Cell::new(None) }
     }
 
-    /// The handler is about to wait: the loop goes to another thread, if it is still ours.
-    pub(super) fn give_away(&self) {
-        let Some((index, lay)) = self.lay.take() else { return };
-        if let Some(lp) = self.shared.cells[index].reacquire(lay) {
-            Counters::count(&self.shared.cx.counters.loops_handed_off);
-            self.shared.give_on(lp);
+    /// The handler is about to wait: the loop goes to another thread, if this thread still leads it.
+    pub(super) fn hand_off(&self) {
+        let Some((index, ticket)) = self.ticket.take() else { return };
+        if let Some(lp) = self.shared.cells[index].reacquire(ticket) {
+            Counters::count(&self.shared.cx.counters.handed_eagerly);
+            self.shared.hand_off(lp);
         }
     }
 
-    /// The same before a wait for a client. Where no other thread may take the loop, it stays, and nobody waits:
-    /// one client does not keep it from all others.
-    fn give_away_to_wait(&self) -> io::Result<()> {
+    /// The same before a wait for a client. If no other thread can lead the loop, the loop stays and the wait is an error: one
+    /// client does not keep the loop from all others.
+    fn hand_off_to_wait(&self) -> io::Result<()> {
         let cells = &self.shared.cells;
-        let kept = self.lay.take().and_then(|(index, lay)| Some((index, cells[index].reacquire(lay)?)));
-        let Some((index, lp)) = kept else { return self.shared.may_wait() };
-        match self.shared.offer(lp) {
+        let reacquired =
+            self.ticket.take().and_then(|(index, ticket)| Some((index, cells[index].reacquire(ticket)?)));
+        let Some((index, lp)) = reacquired else { return self.shared.check_may_block() };
+        match self.shared.try_hand_off(lp) {
             Ok(()) => {
                 Counters::count(&self.shared.cx.counters.loops_handed_off);
                 Ok(())
             }
             Err(lp) => {
-                self.lay.set(Some((index, cells[index].release(lp))));
+                self.ticket.set(Some((index, cells[index].release(lp))));
                 Err(io::ErrorKind::ResourceBusy.into())
             }
         }
     }
 }
 
-impl BlockingHook for Held {
+impl BlockingHook for CurrentLoop {
     fn blocking(&self, work: Work) {
-        self.give_away();
+        self.hand_off();
         work();
     }
 
     fn sleep(&self, duration: Duration) {
-        self.give_away();
+        self.hand_off();
         std::thread::sleep(duration);
     }
 }
 
-/// How a handler waits while this thread's loop lies on its cell: the loop is given away first.
-struct Leading<'a> {
-    held: &'a Held,
+/// How an inline call waits for its client: the loop is handed off first.
+struct LeaderWait<'a> {
+    current: &'a CurrentLoop,
     now: Tick,
 }
 
-impl Wait for Leading<'_> {
+impl Wait for LeaderWait<'_> {
     fn now(&self) -> Tick {
-        match self.held.lay.get() {
-            Some((index, lay)) if self.held.shared.cells[index].is_mine(lay) => self.now,
-            _ => self.held.shared.cx.clock.now(),
+        match self.current.ticket.get() {
+            Some((index, ticket)) if self.current.shared.cells[index].is_mine(ticket) => self.now,
+            _ => self.current.shared.cx.clock.now(),
         }
     }
 
     fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
-        self.held.give_away_to_wait()?;
-        thread_wait::wait_in(&self.held.shared.cx, fd, ready, until, stage)
+        self.current.hand_off_to_wait()?;
+        thread_wait::wait_in(&self.current.shared.cx, fd, ready, until, stage)
     }
 }

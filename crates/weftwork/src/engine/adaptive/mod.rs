@@ -1,16 +1,31 @@
-//! The default engine: an event loop while handlers are quick, a thread for each where they block.
+//! The default engine: event loops while handlers are quick, and a thread for each call that blocks.
 //!
 //! ```text
-//!            events        +-- quick: take the loop back, go on
-//!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
-//!     ^                    +-- known to block: the leader gives the loop away before the call
-//!     |                    |         |
-//!     +--- standby <--- away: answer alone, then whoever asks next in the set, where connections
-//!                       whose calls block wait together, or comes in at the door
+//!            events         +-- quick: the leader takes its loop back and goes on
+//!   leader -------> inline -+-- stuck: the monitor retakes the loop, and another thread leads it
+//!     |              call   +-- waits by `blocking`, `sleep` or for a body: the leader hands its loop off before
+//!     |
+//!     +-- predicted to block: posted to the queue of the thread pool, and the leader goes on
+//!                                   |
+//!                 pool thread <-----+---- shared poller (connections whose last call blocked)
 //! ```
+//!
+//! Where a connection can be, and what moves it from there:
+//!
+//! | place | moved by |
+//! |---|---|
+//! | accept queue of the kernel | a loop, or a pool thread after a call that blocked |
+//! | table of its loop (`conn_table.rs`) | an event, a message or a deadline: into the batch |
+//! | batch of its loop (`to_serve`, `to_flush`) | the leader: into a call, the queue or the table |
+//! | inline call of the leader | the leader; if the loop was retaken: served on by that thread (`detached.rs`) |
+//! | queue of the pool (`Job::Serve`) | the next pool thread that is free |
+//! | call of a pool thread | that thread: to the shared poller, or to its loop |
+//! | shared poller (`shared_poller.rs`) | an event: to a pool thread; the monitor, after 500 ms: to its loop |
+//! | inbox of its loop (`LoopMessage::Adopt`) | the leader: into the table |
+//!
+//! The engine `pool` is this engine with one loop that makes no inline calls ([`Mode::Pool`]).
 
 mod accept_mode;
-mod blocking_set;
 mod detached;
 mod leader;
 mod sysmon;
@@ -30,107 +45,156 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use mio::Poll;
 
-use self::blocking_set::BlockingSet;
-use self::leader::Held;
+use self::leader::CurrentLoop;
 use super::acceptor::Listeners;
 use super::blocking;
 use super::event_loop::EventLoop;
 use super::handoff::HandoffCell;
 use super::loops::LoopGroup;
-use super::parker::Parker;
 use super::predictor::BlockingPredictor;
-use super::thread_pool::{Limits, Submitted, ThreadPool};
+use super::shared_poller::SharedPoller;
+use super::thread_pool::{Limits, Submitted, ThreadPool, Work};
 use super::threads::Threads;
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
+use crate::settings::Settings;
 use crate::transport::budget::{LineBudget, contain_log};
 use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
 use crate::transport::{DateCache, Pool, Post, Tick};
 
-/// A parked thread that was not needed for this long ends, if others are parked.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// The same in `pool`.
+const POOL_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// What a thread is given to do.
+/// After a wait in the queue that was longer, it is looked whether the client is still there.
+const LONG_WAIT: Duration = Duration::from_millis(10);
+
+/// Which of the two engines this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Quick handlers are called by the loop.
+    Adaptive { loops: usize },
+    /// Every handler is called by a pool thread. So many of them wait for work at all times.
+    Pool { standby: usize },
+}
+
+impl Mode {
+    fn loops(self) -> usize {
+        match self {
+            Mode::Adaptive { loops } => loops,
+            Mode::Pool { .. } => 1,
+        }
+    }
+
+    fn limits(self, settings: &Settings) -> Limits {
+        let queue_max = settings.queue_max;
+        match self {
+            Mode::Adaptive { loops } => Limits {
+                // Each loop has one in reserve for handlers that it does not know yet.
+                idle_kept: settings.standby_kept.max(loops),
+                // Every loop needs a leader, whatever the limit says.
+                threads_max: settings.threads_max.max(loops + 1),
+                queue_max,
+                starts_ahead: false,
+                keep_alive: KEEP_ALIVE,
+            },
+            // The leader calls no handler, and does not count.
+            Mode::Pool { standby } => Limits {
+                idle_kept: standby,
+                threads_max: settings.threads_max + 1,
+                queue_max,
+                starts_ahead: true,
+                keep_alive: POOL_KEEP_ALIVE,
+            },
+        }
+    }
+
+    /// Threads that are started before the server is ready: the leaders, and at least one that never retires.
+    fn threads_at_start(self) -> usize {
+        match self {
+            Mode::Adaptive { loops } => loops + 1,
+            Mode::Pool { standby } => standby + 1,
+        }
+    }
+}
+
+/// What a thread of the pool is given to do.
 enum Job {
     /// Lead a loop.
     Lead(Box<EventLoop>),
-    /// Answer a request that waited until a thread was free.
+    /// Serve a connection.
     Serve(Box<Conn>),
-    /// Answer whoever asks next in the set.
-    Attend,
 }
 
 /// What all threads of the engine share.
 struct Shared {
+    mode: Mode,
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     loops: LoopGroup,
     listeners: Listeners,
     /// Each on a cache line of its own: its leader writes there twice a request.
     cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
-    standby: ThreadPool<Job>,
+    pool: ThreadPool<Job, SharedPoller>,
     predictor: BlockingPredictor,
     threads: Threads,
-    set: BlockingSet,
-    /// Looks at the doors, ever, of threads that came back from calls.
+    /// Calls of pool threads that have ended, ever.
+    returns: AtomicU32,
+    /// Tries to accept, ever, of threads that came back from calls.
     looks: AtomicU32,
-    /// Lines about work that waits since every thread is taken.
+    /// Limits the lines about work that waits since all threads are busy.
     starved: LineBudget,
 }
 
 /// What a thread has of its own.
-struct Hand {
+struct WorkerState {
     dates: DateCache,
     pool: Pool,
-    held: Rc<Held>,
+    current: Rc<CurrentLoop>,
     post: Arc<Post>,
 }
 
-/// The engine's end of the server.
 struct Adaptive(Arc<Shared>);
 
 pub(super) fn start(
-    loops: usize,
+    mode: Mode,
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let (shared, loops) = Shared::new(loops, cx, handler, listeners)?;
-    let room = Arc::new(Adaptive(shared.clone()));
+    let (shared, loops) = Shared::new(mode, cx, handler, listeners)?;
+    let engine = Arc::new(Adaptive(shared.clone()));
     if let Err(error) = shared.open(loops) {
         shared.cx.enter(Stage::Closing);
-        room.wake();
+        engine.wake();
         return Err(error);
     }
-    Ok(room)
+    Ok(engine)
 }
 
 impl Shared {
-    /// The engine before anybody works there, and its loops.
+    /// The engine before its first thread, and its loops.
     fn new(
-        loops: usize,
+        mode: Mode,
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
     ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
+        let loops = mode.loops();
         let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let settings = &cx.settings;
-        let limits = Limits {
-            kept: settings.standby_kept,
-            // Every loop needs a leader, whatever the limit says.
-            threads_max: settings.threads_max.max(loops + 1),
-            queue_max: settings.queue_max,
-        };
         let shared = Arc::new(Shared {
+            mode,
             loops: LoopGroup::new(&polls)?,
             listeners: Listeners::new(&listeners),
             cells: (0..loops).map(|_| CachePadded::new(HandoffCell::new())).collect(),
-            standby: ThreadPool::new(limits),
+            pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
-            set: BlockingSet::open()?,
+            returns: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             starved: LineBudget::new(1),
             handler,
@@ -146,149 +210,153 @@ impl Shared {
     }
 
     fn open(self: &Arc<Shared>, loops: Vec<EventLoop>) -> io::Result<()> {
-        self.start_watcher()?;
-        loops.into_iter().try_for_each(|lp| match self.give(Job::Lead(Box::new(lp))) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(io::Error::other("the machine gives no more threads")),
-        })
+        self.start_sysmon()?;
+        for _ in 0..self.mode.threads_at_start() {
+            if self.pool.count_in() {
+                self.start_thread()?;
+            }
+        }
+        loops.into_iter().for_each(|lp| self.hand_off(Box::new(lp)));
+        Ok(())
     }
 
-    /// Gives a job to a parked thread, or to a new one. Gives it back when there may be no more threads.
-    fn give(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        self.standby.give(job).or_start(|job| self.spawn(job))
+    /// Starts a thread that is counted already.
+    fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
+        let shared = self.clone();
+        self.threads.start(&self.pool, move || shared.work())
     }
 
-    /// Something that wants a thread got none: once a second the log says so, if it is for want of `threads_max`. From outside
-    /// it looks like a server that hangs, and what holds the threads may be upgraded connections, which are no requests in
-    /// progress.
+    /// The same for the pool. If the system refuses the thread, the log says so, and a thread that is there comes for the work.
+    fn spawn(self: &Arc<Shared>) {
+        let _ = self.start_thread();
+    }
+
+    /// Something waits for a thread: once a second the log says so, if `threads_max` is the reason. From outside it looks like
+    /// a server that hangs, and upgraded connections, which are no requests in progress, may hold the threads.
     #[cold]
-    fn note_starved(&self, now: Tick) {
-        if !self.standby.is_at_limit() || self.starved.take(now).is_none() {
+    fn warn_exhausted(&self, now: Tick) {
+        if !self.pool.is_at_limit() || self.starved.take(now).is_none() {
             return;
         }
-        let upgrades = self.cx.counters.upgraded.load(Ordering::Relaxed);
-        let knobs = self.cx.settings.show(&["threads_max"]);
+        let upgrades = self.cx.counters.taken_over.load(Ordering::Relaxed);
+        let settings = self.cx.settings.show(&["threads_max"]);
         // The thread may be unwinding, from a log that has panicked.
         contain_log(|| {
             log::warn!(
-                "all threads are busy ({knobs}, {upgrades} hold upgraded connections): requests wait or get 503"
+                "all threads are busy ({settings}, {upgrades} hold upgraded connections): requests wait or get 503"
             );
         });
     }
 
-    /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
-    fn give_on(self: &Arc<Shared>, lp: Box<EventLoop>) {
-        if let Err(lp) = self.offer(lp) {
-            let now = lp.now();
-            // Its connections wait until somebody leads it: no other loop has it take in more.
+    /// Gives a loop to the next thread there is.
+    fn hand_off(self: &Arc<Shared>, lp: Box<EventLoop>) {
+        let now = lp.now();
+        if !self.pool.has_thread() {
+            // Its connections wait until a thread leads it. No other loop gives it new ones.
             self.loops.note_load(lp.index, usize::MAX / 2);
-            self.standby.queue_first(Job::Lead(lp));
-            self.set.call_one();
-            self.note_starved(now);
+            self.warn_exhausted(now);
         }
+        self.pool.submit_front(Job::Lead(lp), || self.spawn());
     }
 
-    /// Gives a loop to the next thread there is, or back where there is none.
-    fn offer(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
-        let at_risk = std::mem::take(&mut lp.at_risk);
-        let given = self.standby.give_at_any_rate(Job::Lead(lp), at_risk);
-        given.or_start(|job| self.spawn(job)).map_err(|job| match job {
+    /// Gives a loop to another thread, or back if there is none.
+    fn try_hand_off(self: &Arc<Shared>, lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
+        self.pool.try_submit_front(Job::Lead(lp), || self.spawn()).map_err(|job| match job {
             Job::Lead(lp) => lp,
-            _ => unreachable!("a loop was offered"),
+            Job::Serve(_) => unreachable!("a loop was submitted"),
         })
     }
 
     /// No thread waits for a client while a loop waits for a thread.
-    fn may_wait(&self) -> io::Result<()> {
-        match self.standby.is_queued(|job| matches!(job, Job::Lead(_))) {
+    fn check_may_block(&self) -> io::Result<()> {
+        match self.pool.is_queued(|job| matches!(job, Job::Lead(_))) {
             true => Err(io::ErrorKind::ResourceBusy.into()),
             false => Ok(()),
         }
     }
 
-    fn end_risk(&self, lp: &mut EventLoop) {
-        if std::mem::take(&mut lp.at_risk) {
-            self.standby.risk_is_over();
+    /// Posts a connection whose call may block to the pool. Gives it back if the queue is full.
+    fn post(self: &Arc<Shared>, mut conn: Box<Conn>, now: Tick) -> Result<(), Box<Conn>> {
+        conn.queued_since = Some(now);
+        match self.pool.submit(Job::Serve(conn), || self.spawn()) {
+            Submitted::Taken => Ok(()),
+            Submitted::Queued => {
+                Counters::count(&self.cx.counters.queued);
+                self.loops.watch.wake_if_asleep();
+                self.warn_exhausted(now);
+                Ok(())
+            }
+            Submitted::Rejected(Job::Serve(conn)) => {
+                self.warn_exhausted(now);
+                Err(conn)
+            }
+            Submitted::Rejected(Job::Lead(_)) => unreachable!("a connection was submitted"),
         }
     }
 
-    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room. Who asks in the set has
-    /// taken some of it.
-    fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        let asking = self.set.asking();
-        if asking > 0 && asking + self.standby.stats().queued >= self.cx.settings.queue_max {
-            return Err(job);
-        }
-        let given = self.standby.give_or_queue(job);
-        let given = given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)));
-        if self.standby.has_queue() {
-            self.set.call_one();
-        }
-        given
-    }
-
-    /// One more thread takes from the queue.
-    fn call_for_queue(self: &Arc<Shared>) {
-        if let Some(Submitted::Spawn(job)) = self.standby.call_for_queue()
-            && let Err(job) = self.spawn(job)
-        {
-            self.standby.queue_first(job);
-        }
-    }
-
-    fn spawn(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        let shared = self.clone();
-        self.threads.start(&self.standby, job, move |parker| shared.work(parker))
-    }
-
-    fn hand(self: &Arc<Shared>) -> Hand {
-        Hand {
+    fn worker_state(self: &Arc<Shared>) -> WorkerState {
+        WorkerState {
             dates: DateCache::new(self.cx.clock.now()),
             pool: Pool::of_thread(&self.cx.surplus),
-            held: Rc::new(Held::new(self.clone())),
+            current: Rc::new(CurrentLoop::new(self.clone())),
             post: self.cx.watchdog.post(),
         }
     }
 
-    /// The life of a thread: lead, serve, stand by, in whatever order it is needed.
-    fn work(self: &Arc<Shared>, parker: &Arc<Parker<Job>>) {
-        // Counted out however the thread ends: a panic here is a bug, and must not hang the shutdown.
-        let _leave = Leave(self);
-        let mut hand = self.hand();
-        let _entered = blocking::enter(hand.held.clone());
-        let mut job = parker.first();
-        while let Some(given) = job {
+    /// The life of a thread: it leads loops and serves connections, in whatever order that is needed.
+    fn work(self: &Arc<Shared>) {
+        // A panic in what follows is a bug, and must not hang the shutdown.
+        let mut leave = LeavePool { shared: self, is_counted: true };
+        let mut worker = self.worker_state();
+        let _entered = blocking::enter(worker.current.clone());
+        let spawn = || self.spawn();
+        let mut had_job = false;
+        self.pool.note_arrival();
+        while let Some(work) = self.pool.next(had_job, &spawn) {
+            had_job = matches!(work, Work::Job(_));
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
-            if catch_unwind(AssertUnwindSafe(|| self.perform(given, &mut hand))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.perform(work, &mut worker))).is_err() {
                 log_caught_panic();
-                hand.held.give_away();
+                worker.current.hand_off();
             }
-            hand.pool.rest();
-            job = self.standby.wait(parker, PATIENCE);
+            if self.pool.idle() > 0 {
+                worker.pool.rest();
+            }
         }
+        leave.is_counted = false;
     }
 
-    fn perform(self: &Arc<Shared>, job: Job, hand: &mut Hand) {
-        let conn = match job {
-            Job::Lead(lp) => self.lead(lp, hand),
-            Job::Attend => return self.attend(hand),
-            Job::Serve(mut conn) => {
-                conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
-                Some(conn)
+    fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
+        match work {
+            Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
+            Work::Job(Job::Serve(mut conn)) => {
+                let now = self.cx.clock.now();
+                if conn.queued_since.take_if(|since| now < since.after(LONG_WAIT)).is_none() {
+                    conn.forsake_if_vain(now, &self.cx);
+                }
+                self.serve_detached(conn, None, worker);
             }
-        };
-        if let Some(conn) = conn {
-            self.serve_away(conn, hand);
+            Work::Job(Job::Lead(lp)) => {
+                if let Some(conn) = self.lead(lp, worker) {
+                    self.serve_detached(conn, None, worker);
+                }
+            }
         }
     }
 }
 
-struct Leave<'a>(&'a Shared);
+/// Counts a thread out of the pool, unless the pool has done so.
+struct LeavePool<'a> {
+    shared: &'a Shared,
+    is_counted: bool,
+}
 
-impl Drop for Leave<'_> {
+impl Drop for LeavePool<'_> {
     fn drop(&mut self) {
-        self.0.threads.sweep();
-        self.0.standby.leave();
+        self.shared.threads.sweep();
+        if self.is_counted {
+            self.shared.pool.leave();
+        }
     }
 }
 
@@ -302,22 +370,36 @@ impl EngineHandle for Adaptive {
         self.0.loops.wake_all();
         self.0.loops.watch.wake();
         if self.0.cx.stage() == Stage::Closing {
-            self.0.standby.close();
+            self.0.pool.close();
         }
     }
 
-    fn join(&self, patience: Duration) -> usize {
-        let left = self.0.standby.wait_until_empty(patience);
-        // Those that are counted out have only to return, and the watcher may be stuck in a line of the log; the others
-        // are in a handler, and are left to it.
+    fn join(&self, timeout: Duration) -> usize {
+        let left = self.0.pool.wait_until_empty(timeout);
+        // Threads that are counted out have only to return, and the monitor may be stuck in a line of the log. The others are
+        // in a handler, and are left to it.
         let threads = self.0.threads.take();
         if left == 0 {
-            super::join_within(threads, patience);
+            super::join_within(threads, timeout);
         }
         left
     }
 
     fn threads(&self) -> usize {
-        self.0.standby.count().0
+        let threads = self.0.pool.stats().threads;
+        match self.0.mode {
+            Mode::Adaptive { .. } => threads,
+            // The leader calls no handler.
+            Mode::Pool { .. } => threads.saturating_sub(1),
+        }
+    }
+
+    fn leaks(&self) -> Vec<(&'static str, usize)> {
+        let stats = self.0.pool.stats();
+        vec![
+            ("threads of the pool", stats.threads),
+            ("threads that wait for work", stats.idle),
+            ("requests that wait for a thread", stats.queued),
+        ]
     }
 }

@@ -1,10 +1,9 @@
-//! What stands in for the [shared poller](super) where the system has none that tells one thread of each event.
+//! Stands in for the [shared poller](super) on systems that cannot tell one thread of each event: no connection is ever added.
 
 use std::io;
 use std::time::Duration;
 
-use rustix::event::Timespec;
-
+use super::thread_pool::{EventSource, Watched};
 use crate::conn::Conn;
 use crate::transport::Tick;
 
@@ -12,64 +11,60 @@ pub(super) struct SharedPoller;
 
 pub(super) enum AddResult {
     #[allow(dead_code)]
-    Member {
+    Added {
         is_first: bool,
     },
     #[allow(dead_code)]
-    Refused,
-    Nowhere,
-}
-
-pub(super) enum PollEvent {
-    #[allow(dead_code)]
-    Member(Box<Conn>),
-    Other(usize),
-    Vain,
-    Nothing,
+    Full,
+    Unsupported,
 }
 
 pub(super) struct SlotGuard;
+
+impl EventSource for SharedPoller {
+    type Event = Box<Conn>;
+
+    fn expects_events(&self) -> bool {
+        false
+    }
+
+    fn watch(&self, _: Duration) -> Watched<Box<Conn>> {
+        Watched::TimedOut
+    }
+
+    fn wake_one(&self) {}
+}
 
 impl SharedPoller {
     pub(super) fn open() -> io::Result<SharedPoller> {
         Ok(SharedPoller)
     }
 
-    pub(super) fn ring(&self) {}
-
-    pub(super) fn join(&self, _: &mut Conn) -> AddResult {
+    pub(super) fn add(&self, _: &mut Conn) -> AddResult {
         AddResult::Unsupported
     }
 
-    pub(super) fn absent(&self, _: &Conn) -> Option<SlotGuard> {
+    pub(super) fn guard(&self, _: &Conn) -> Option<SlotGuard> {
         None
     }
 
-    pub(super) fn put(&self, conn: Box<Conn>, _: Tick) -> Option<Box<Conn>> {
+    pub(super) fn put_back(&self, conn: Box<Conn>, _: Tick) -> Option<Box<Conn>> {
         Some(conn)
     }
 
-    pub(super) fn wait(&self, _: Option<&Timespec>) -> PollEvent {
-        PollEvent::Timeout
-    }
-
-    pub(super) fn leave(&self, _: &mut Conn) {}
+    pub(super) fn remove(&self, _: &mut Conn) {}
 
     pub(super) fn close(&self, conn: Box<Conn>) {
         drop(conn);
     }
 
-    pub(super) fn members(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         0
     }
 
-    pub(super) fn has_anybody(&self) -> bool {
+    pub(super) fn has_events(&self) -> bool {
         false
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        false
-    }
-
-    pub(super) fn send_away(&self, _: Duration, _: Tick, _: impl FnMut(Box<Conn>)) {}
+    pub(super) fn evict_idle(&self, _: Duration, _: Tick, _: impl FnMut(Box<Conn>)) {}
 }
