@@ -195,7 +195,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             if self.parked.fetch_add(0, Ordering::SeqCst) > 0 {
                 return self.unpark_one();
             }
-            if self.count_in() {
+            if !self.returns_soon.load(Ordering::Relaxed) && self.count_in() {
                 return spawn();
             }
             // A job may have been pushed meanwhile, by a thread that saw one on its way.
@@ -322,7 +322,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.note_arrival();
         let Watched::Event(event) = watched else { return None };
         // It may have been woken for a job, or have been the last that watched.
-        if self.has_queue() || self.is_missed() {
+        if self.has_queue() || self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
             self.request_thread(spawn);
         }
         Some(Work::Event(event))
@@ -356,7 +356,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.note_length(&state);
         let is_more = !state.queue.is_empty();
         drop(state);
-        if is_more || job.is_some() && self.is_missed() {
+        if is_more || job.is_some() && self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
             self.request_thread(spawn);
         }
         Ok(job)
@@ -407,6 +407,10 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     #[inline]
     pub(super) fn idle(&self) -> usize {
         self.watching.fetch_add(0, Ordering::SeqCst) + self.parked.fetch_add(0, Ordering::SeqCst)
+    }
+
+    fn parked(&self) -> usize {
+        self.parked.load(Ordering::SeqCst)
     }
 
     /// Threads that wait for events.

@@ -26,6 +26,8 @@ const LENT_LOOKS: u32 = 10;
 /// When so many calls end in each millisecond, the next one is 100 us away at most. To wake a thread takes 50 us on a busy
 /// core.
 const RETURNS_OFTEN: u64 = 10;
+/// Time over which the use of the cores is taken.
+const CPU_WINDOW: Duration = Duration::from_millis(10);
 /// Time between two looks for idle connections.
 const EVICT_TICK: Duration = Duration::from_millis(100);
 /// When the server stops, a leader goes on for the requests of one batch, at the most. A thread that takes longer has lost its
@@ -51,20 +53,25 @@ struct CpuLook {
     cores: u32,
     used: Duration,
     at: Instant,
+    is_full: bool,
 }
 
 impl CpuLook {
     fn new() -> CpuLook {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        CpuLook { cores, used: cpu_time(), at: Instant::now() }
+        CpuLook { cores, used: cpu_time(), at: Instant::now(), is_full: false }
     }
 
-    /// Since the last look. Another thread would only wait for a core then.
+    /// In the last whole [`CPU_WINDOW`]. Another thread would only wait for a core then.
     fn is_full(&mut self) -> bool {
-        let (used, now) = (cpu_time(), Instant::now());
-        let busy = used.saturating_sub(std::mem::replace(&mut self.used, used));
-        let passed = now.saturating_duration_since(std::mem::replace(&mut self.at, now));
-        busy * 10 >= passed * self.cores * 9
+        let passed = self.at.elapsed();
+        if passed >= CPU_WINDOW {
+            let used = cpu_time();
+            let busy = used.saturating_sub(std::mem::replace(&mut self.used, used));
+            self.is_full = busy * 10 >= passed * self.cores * 9;
+            self.at += passed;
+        }
+        self.is_full
     }
 }
 
@@ -164,7 +171,9 @@ impl Shared {
         let is_short = self.pool.has_queue() || self.is_short();
         let is_full = looks.cpu.is_full();
         if is_short && (pace < RETURNS_OFTEN || !is_full) {
+            self.pool.set_returns_soon(false);
             self.pool.request_thread(&|| self.spawn());
+            self.pool.set_returns_soon(pace >= RETURNS_OFTEN);
         }
         let is_over = self.cx.stage() != Stage::Running;
         if is_over || looks.evicted.after(EVICT_TICK) <= now {
