@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::sync::{AtomicBool, AtomicUsize, Condvar, Guard, Mutex, Ordering, lock};
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Guard, Mutex, Ordering, lock};
 
 /// Time without new threads after the system has refused one. What the system lacks comes back when other threads end or
 /// when an administrator raises a limit. Neither is a matter of milliseconds, and each try costs a system call.
@@ -15,6 +15,9 @@ pub(super) const SPAWN_BACKOFF: Duration = Duration::from_secs(1);
 
 /// How long a thread watches for events before it parks, if another one watches. An idle moment of many clients is shorter.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// If a thread has come back within this time, the next one is expected to. To wake a thread on a busy core takes 50 us.
+const RETURNS_SOON: Duration = Duration::from_micros(100);
 
 /// Where threads of a pool watch for work that comes by itself, beside the queue.
 pub(super) trait EventSource {
@@ -85,8 +88,9 @@ pub(super) struct ThreadPool<J, S> {
     unparked: Condvar,
     /// A thread was woken or started, and has not looked at the queue yet.
     on_its_way: AtomicBool,
-    /// Threads come back from their work so often that to wake another one is of no use.
-    returns_soon: AtomicBool,
+    /// When a thread came back from its work last, in nanoseconds since the start.
+    returned: AtomicU64,
+    started: Instant,
     limits: Limits,
     pub(super) source: S,
 }
@@ -141,7 +145,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             parked: AtomicUsize::new(0),
             unparked: Condvar::new(),
             on_its_way: AtomicBool::new(false),
-            returns_soon: AtomicBool::new(false),
+            returned: AtomicU64::new(0),
+            started: Instant::now(),
             limits,
             source,
         }
@@ -192,15 +197,19 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             if self.watching.fetch_add(0, Ordering::SeqCst) > 0 {
                 return self.source.wake_one();
             }
-            if self.parked.fetch_add(0, Ordering::SeqCst) > 0 {
-                return self.unpark_one();
-            }
-            if !self.returns_soon.load(Ordering::Relaxed) && self.count_in() {
-                return spawn();
+            // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
+            let returns_soon = self.returns_soon();
+            if !returns_soon {
+                if self.parked.fetch_add(0, Ordering::SeqCst) > 0 {
+                    return self.unpark_one();
+                }
+                if self.count_in() {
+                    return spawn();
+                }
             }
             // A job may have been pushed meanwhile, by a thread that saw one on its way.
             self.on_its_way.swap(false, Ordering::SeqCst);
-            if self.queued() == 0 || self.idle() == 0 {
+            if self.queued() == 0 || self.watching() == 0 && (returns_soon || self.parked() == 0) {
                 return;
             }
         }
@@ -209,6 +218,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     fn unpark_one(&self) {
         lock(&self.state).wakeups += 1;
         self.unparked.notify_one();
+    }
+
+    /// Starts a thread, whether one is on its way or comes back soon.
+    pub(super) fn add_thread(&self, spawn: &impl Fn()) {
+        if self.watching() > 0 {
+            self.source.wake_one();
+        } else if self.parked() > 0 {
+            self.unpark_one();
+        } else if self.count_in() {
+            spawn();
+        }
     }
 
     /// Counts a thread that is about to be started. False: there may be no more.
@@ -334,7 +354,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             true => self.idle() == 0,
             false => self.source.expects_events() && self.watching.load(Ordering::SeqCst) == 0,
         };
-        is_missed && !self.returns_soon.load(Ordering::Relaxed)
+        is_missed && !self.returns_soon()
     }
 
     /// The thread that was on its way is here. To be called by a new thread, too, before it looks at the queue.
@@ -434,8 +454,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         lock(&self.state).threads >= self.limits.threads_max
     }
 
-    pub(super) fn set_returns_soon(&self, returns_soon: bool) {
-        self.returns_soon.store(returns_soon, Ordering::Relaxed);
+    /// A thread has come back from its work.
+    #[inline]
+    pub(super) fn note_return(&self, at: Instant) {
+        let nanos = at.saturating_duration_since(self.started).as_nanos() as u64;
+        self.returned.store(nanos, Ordering::Relaxed);
+    }
+
+    /// A thread came back so short a while ago that the next one is taken to come back sooner than a thread could be woken.
+    fn returns_soon(&self) -> bool {
+        let returned = Duration::from_nanos(self.returned.load(Ordering::Relaxed));
+        !returned.is_zero() && self.started.elapsed() < returned + RETURNS_SOON
     }
 
     pub(super) fn stats(&self) -> PoolStats {

@@ -250,8 +250,9 @@ impl Shared {
         let WorkerState { dates, post, .. } = worker;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
         let now = conn.run(call);
-        self.returns.fetch_add(1, Ordering::Relaxed);
-        (now, wait.thread.last_look())
+        let at = wait.thread.last_look();
+        self.pool.note_return(at);
+        (now, at)
     }
 }
 

@@ -142,8 +142,6 @@ struct Shared {
     pool: ThreadPool<Job, SharedPoller>,
     predictor: BlockingPredictor,
     threads: Threads,
-    /// Calls of pool threads that have ended, ever.
-    returns: AtomicU32,
     /// Tries to accept, ever, of threads that came back from calls.
     looks: AtomicU32,
     /// Limits the lines about work that waits since all threads are busy.
@@ -194,7 +192,6 @@ impl Shared {
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
-            returns: AtomicU32::new(0),
             looks: AtomicU32::new(0),
             starved: LineBudget::new(1),
             handler,

@@ -23,9 +23,10 @@ const CALM_LOOKS: u32 = 50;
 /// A loop that is lent at so many looks in a row is stuck, too, although calls end in between: each of them takes a
 /// large part of the time, such as 100 us in a database.
 const LENT_LOOKS: u32 = 10;
-/// When so many calls end in each millisecond, the next one is 100 us away at most. To wake a thread takes 50 us on a busy
-/// core.
-const RETURNS_OFTEN: u64 = 10;
+/// So many tries of pool threads to accept in each millisecond are often.
+const ACCEPTS_OFTEN: u64 = 10;
+/// Threads that are added at one look for requests that wait.
+const THREADS_A_LOOK: usize = 2;
 /// Time over which the use of the cores is taken.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
 /// Time between two looks for idle connections.
@@ -41,8 +42,6 @@ struct Looks {
     calm: u32,
     /// Looks in a row at which nothing went on.
     quiet: u32,
-    returns: u32,
-    at: Tick,
     evicted: Tick,
     accept_mode: AcceptMode,
     cpu: CpuLook,
@@ -90,7 +89,7 @@ struct CellLook {
 impl Shared {
     pub(super) fn start_sysmon(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
-        let work = move || shared.run_sysmon(RETURNS_OFTEN);
+        let work = move || shared.run_sysmon(ACCEPTS_OFTEN);
         self.threads.keep(std::thread::Builder::new().name("weft-sysmon".into()).spawn(work)?);
         Ok(())
     }
@@ -112,8 +111,6 @@ impl Shared {
             cells,
             calm: 0,
             quiet: 0,
-            returns: 0,
-            at: now,
             evicted: now,
             accept_mode,
             cpu: CpuLook::new(),
@@ -163,17 +160,9 @@ impl Shared {
     /// Has a thread started for requests that wait, and evicts idle connections. True: requests wait.
     fn check_pool(self: &Arc<Shared>, looks: &mut Looks) -> bool {
         let now = self.cx.clock.now();
-        let returns = self.returns.load(Ordering::Relaxed);
-        let passed = now.0.saturating_sub(looks.at.0).max(1);
-        let pace = u64::from(returns.wrapping_sub(looks.returns)) / passed;
-        (looks.returns, looks.at) = (returns, now);
-        self.pool.set_returns_soon(pace >= RETURNS_OFTEN);
         let is_short = self.pool.has_queue() || self.is_short();
-        let is_full = looks.cpu.is_full();
-        if is_short && (pace < RETURNS_OFTEN || !is_full) {
-            self.pool.set_returns_soon(false);
-            self.pool.request_thread(&|| self.spawn());
-            self.pool.set_returns_soon(pace >= RETURNS_OFTEN);
+        if is_short && !looks.cpu.is_full() {
+            (0..THREADS_A_LOOK).for_each(|_| self.pool.add_thread(&|| self.spawn()));
         }
         let is_over = self.cx.stage() != Stage::Running;
         if is_over || looks.evicted.after(EVICT_TICK) <= now {
