@@ -1,9 +1,9 @@
-//! What becomes of requests where threads are short, where calls block, and where code of users panics?
+//! Requests while threads are short, calls that block, and code of users that panics.
 
 mod accept_mode;
-mod alone;
 #[cfg(target_os = "linux")]
-mod blocking_set;
+mod shared;
+mod scarce;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -53,7 +53,7 @@ impl House {
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let settings = settings.connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
-        let (shared, loops) = Shared::new(loops, cx, handler, Arc::new(vec![listener])).unwrap();
+        let (shared, loops) = Shared::new(Mode::Adaptive { loops }, cx, handler, Arc::new(vec![listener])).unwrap();
         (House { shared, address }, loops)
     }
 
@@ -90,6 +90,12 @@ impl House {
         let mut messages = Vec::new();
         self.shared.loops.handle(0).inbox.take_all(&mut messages);
         messages
+    }
+
+    /// Threads that have work.
+    fn busy(&self) -> usize {
+        let stats = self.shared.pool.stats();
+        stats.threads - stats.idle
     }
 
     #[track_caller]
@@ -171,10 +177,10 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
     for _ in 0..2 {
         let held = gate.write().unwrap();
         let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
-        eventually("all others wait", || house.shared.standby.stats().queued == 35);
+        eventually("all others wait", || house.shared.pool.stats().queued == 35);
         house.is_quick();
         // Past the time for which the system is not asked again.
-        std::thread::sleep(crate::engine::thread_pool::REFUSED_FOR);
+        std::thread::sleep(crate::engine::thread_pool::SPAWN_BACKOFF);
         house.is_quick();
         drop(held);
         blocked.into_iter().for_each(is_answered);
@@ -231,7 +237,7 @@ fn no_client_keeps_the_loop_from_the_others() {
     (0..40).for_each(|_| is_answered(post("Connection: close\r\n\r\nx")));
     let held = gate.write().unwrap();
     let blocked: Vec<_> = (0..10).map(|_| house.ask("/gate")).collect();
-    eventually("no thread is free", || house.shared.standby.stats().queued == 7);
+    eventually("no thread is free", || house.shared.pool.stats().queued == 7);
 
     let mut silent = post("Expect: 100-continue\r\n\r\n");
     is_refused(&mut silent);
@@ -289,17 +295,20 @@ fn two_gates(threads: usize) -> (House, Arc<RwLock<()>>, Arc<RwLock<()>>) {
     (House::open(handler, |shared| shared.threads.give_at_most(threads)), gate, held)
 }
 
-/// Where no other leads it yet, too: what the call took is read from the clock, not from the loop.
+/// Also before another thread leads it: what the call took is read from the clock, not from the loop.
 #[test]
-fn whose_loop_was_taken_can_tell_at_once() {
-    let (house, _, gate) = two_gates(1);
-    let held = gate.write().unwrap();
+fn a_leader_whose_loop_was_retaken_can_tell_at_once() {
+    let (house, gate, other_gate) = two_gates(2);
+    let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
+    let blocked = house.ask("/gate");
+    eventually("the other thread is busy", || house.busy() == 2);
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("its loop is taken", || house.stats().loops_retaken == 1);
+    eventually("its loop is retaken", || house.counts().taken_lazily == 1);
     eventually("it can tell", || house.shared.cells[0].epoch().is_multiple_of(2));
-    drop(held);
+    drop((held, other_held));
     is_answered(leader);
+    is_answered(blocked);
     house.close();
 }
 
@@ -309,10 +318,10 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     let (house, gate, other_gate) = two_gates(4);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
     let silent = [(); 3].map(|()| house.post("/gate", "Expect: 100-continue\r\n\r\n"));
-    eventually("they have their threads", || house.shared.standby.stats().busy == 4);
+    eventually("they have their threads", || house.busy() == 4);
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("the loop waits for a thread", || house.shared.standby.stats().queued == 1);
+    eventually("the loop waits for a thread", || house.shared.pool.stats().queued == 1);
     drop(held);
     house.is_quick();
     // More than one may have seen the loop wait.
@@ -337,10 +346,10 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
         let (house, gate, other_gate) = two_gates(2);
         let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
         let blocked = house.ask("/gate");
-        eventually("it has its thread", || house.shared.standby.stats().busy == 2);
+        eventually("it has its thread", || house.busy() == 2);
         let mut client = house.connect();
         write!(client, "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\n{fields}").unwrap();
-        eventually("the loop waits for a thread", || house.shared.standby.stats().queued == 1);
+        eventually("the loop waits for a thread", || house.shared.pool.stats().queued == 1);
         drop(other_held);
         house.is_quick();
         drop(held);
@@ -358,17 +367,17 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
 fn a_thread_whose_call_has_blocked_looks_at_the_door() {
     in_some_round("behind a call that was quick, the door is for the loops", || {
         let (house, _loops) = House::empty(slow);
-        let mut hand = house.shared.hand();
-        let line = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
-        house.shared.serve_away(house.accept(), &mut hand);
-        let counts = house.stats();
+        let mut worker = house.shared.worker_state();
+        let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
+        house.shared.serve_detached(house.accept(), None, &mut worker);
+        let counts = house.counts();
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;
         let [first, second, quick, third] = line;
         [first, second, quick].into_iter().for_each(is_answered);
         if was_quick {
-            house.shared.serve_away(house.accept(), &mut hand);
+            house.shared.serve_detached(house.accept(), None, &mut worker);
         }
         is_answered(third);
         was_quick
@@ -379,19 +388,19 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
 #[test]
 fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     let (house, loops) = House::empty(slow);
-    let mut hand = house.shared.hand();
-    let (line, _silent) = (house.ask("/1"), house.connect());
-    house.shared.serve_away(house.accept(), &mut hand);
-    is_answered(line);
+    let mut worker = house.shared.worker_state();
+    let (asked, _silent) = (house.ask("/1"), house.connect());
+    house.shared.serve_detached(house.accept(), None, &mut worker);
+    is_answered(asked);
     let messages = house.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     assert_eq!(house.stats().connections, 1);
 
     let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| house.ask(path));
-    assert!(house.shared.standby.queue(Job::Serve(house.accept())).is_ok());
+    assert!(matches!(house.shared.pool.submit(Job::Serve(house.accept()), || ()), Submitted::Taken));
     let mut conn = house.accept();
-    assert!(conn.fill(house.shared.cx.clock.now(), &mut hand.pool).unwrap() > 0);
-    house.shared.serve_away(conn, &mut hand);
+    assert!(conn.fill(house.shared.cx.clock.now(), &mut worker.pool).unwrap() > 0);
+    house.shared.serve_detached(conn, None, &mut worker);
     is_answered(served);
     drop((house.accept(), waits, at_door, loops));
 }
@@ -454,7 +463,7 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         stream.write_all(b"HEAD /away/mine HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    eventually("nobody is a member", || house.shared.set.members() == 0);
+    eventually("nobody is a member", || house.shared.pool.source.len() == 0);
     for _ in 0..3 {
         let mut stream = house.connect();
         write!(stream, "HEAD /ahead HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")

@@ -1,4 +1,4 @@
-//! Is everybody taken in who comes while no loop waits at the doors?
+//! Every connection is accepted that comes while no loop waits for connections.
 
 use super::*;
 use crate::engine::adaptive::accept_mode::AcceptMode;
@@ -11,7 +11,7 @@ fn who_comes_back_sends_the_loops_to_the_doors_that_nobody_attends() {
     let shared = &house.shared;
     let next = || {
         eventually("somebody waits at the door", || shared.listeners.has_anybody());
-        shared.next_at_door(0).expect("somebody waits at the door")
+        shared.try_accept(0).expect("somebody waits at the door")
     };
     let are_told = || {
         let mut messages = [const { Vec::new() }; 2];
@@ -33,7 +33,7 @@ fn who_comes_back_sends_the_loops_to_the_doors_that_nobody_attends() {
     // Each of them has come when it is taken in.
     clients.iter().skip(house.stats().accepted as usize).for_each(|_| drop(next()));
     are_told();
-    assert!(shared.next_at_door(0).is_none());
+    assert!(shared.try_accept(0).is_none());
     assert_eq!(are_told(), [false; 2], "nobody is there");
     drop(loops);
 }
@@ -46,7 +46,7 @@ fn the_watcher_leaves_the_doors_to_who_looks_there() {
     let mut visits = AcceptMode::new(10, Instant::now());
     let mut look = |looks| {
         shared.looks.fetch_add(looks, Ordering::Relaxed);
-        let is_left = shared.see_to_the_doors(&mut visits);
+        let is_left = shared.check_accept_mode(&mut visits);
         assert_ne!(is_left, shared.loops.is_accepting());
         is_left
     };
@@ -59,7 +59,7 @@ fn the_watcher_leaves_the_doors_to_who_looks_there() {
 /// A watcher that leaves the doors where nobody comes, until somebody does.
 fn watch_for_nobody(house: &House) -> std::thread::JoinHandle<()> {
     let shared = house.shared.clone();
-    let watcher = std::thread::spawn(move || shared.watch(0));
+    let watcher = std::thread::spawn(move || shared.run_sysmon(0));
     eventually("it leaves them", || !house.shared.loops.is_accepting());
     watcher
 }
@@ -87,7 +87,7 @@ fn the_watcher_does_not_sleep_while_the_doors_are_left() {
 fn who_comes_while_the_doors_are_left_is_answered() {
     let (house, loops) = House::empty(slow);
     let watcher = watch_for_nobody(&house);
-    loops.into_iter().for_each(|lp| assert!(house.shared.give(Job::Lead(Box::new(lp))).is_ok()));
+    loops.into_iter().for_each(|lp| house.shared.hand_off(Box::new(lp)));
     for _ in 0..3 {
         eventually("they are left", || !house.shared.loops.is_accepting());
         // A loop that sleeps leaves them when it wakes next.
