@@ -64,6 +64,8 @@ struct Ready {
 
 pub(super) struct EventLoop {
     pub(super) index: usize,
+    /// Its leader is in a call that may block, and a thread is reserved that can lead.
+    pub(super) has_reserve: bool,
     poll: Poll,
     events: Events,
     /// The events of this turn. The loop may change hands in the middle of them.
@@ -112,6 +114,7 @@ impl EventLoop {
         doors.register(poll.registry())?;
         Ok(EventLoop {
             index,
+            has_reserve: false,
             poll,
             events: Events::with_capacity(EVENTS),
             batch: Vec::with_capacity(EVENTS),

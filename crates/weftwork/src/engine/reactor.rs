@@ -15,7 +15,7 @@ use mio::Poll;
 use super::acceptor::Listeners;
 use super::event_loop::{EventLoop, LoopEvent};
 use super::loops::LoopGroup;
-use super::thread_pool::{Limits, NoEvents, Submitted, ThreadPool, Work};
+use super::thread_pool::{Limits, NoEvents, ThreadPool, Work};
 use super::thread_wait::{OwnedThreadWait, ThreadWait};
 use super::threads::{Threads, shed_upgrade};
 use super::{EngineHandle, log_caught_panic};
@@ -129,7 +129,7 @@ impl Reactor {
     /// Gives an upgraded connection to a thread of its own. If there is none, the connection waits for one, and ends if too many
     /// wait, or if the system gives no thread at all.
     fn run_upgraded(self: &Arc<Reactor>, conn: Box<Conn>) {
-        if let Submitted::Rejected(_) = self.upgrade_pool.submit(conn, || self.start_upgrade_thread()) {
+        if self.upgrade_pool.submit(conn, || self.start_upgrade_thread()).is_err() {
             shed_upgrade(&self.cx);
         }
         if self.upgrade_pool.stats().threads == 0 {

@@ -4,6 +4,8 @@
 //! A thread that takes a job and leaves others behind does the same for the next thread. So threads are woken and
 //! started one at a time, and a thread that comes back from its work in the meantime takes what is there without a wake-up.
 
+mod next;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -88,6 +90,8 @@ pub(super) struct ThreadPool<J, S> {
     unparked: Condvar,
     /// A thread was woken or started, and has not looked at the queue yet.
     on_its_way: AtomicBool,
+    /// Idle threads that are kept for a job that may be submitted in front.
+    reserved: AtomicUsize,
     /// When a thread came back from its work last, in nanoseconds since the start.
     returned: AtomicU64,
     started: Instant,
@@ -97,23 +101,14 @@ pub(super) struct ThreadPool<J, S> {
 
 struct State<J> {
     queue: VecDeque<J>,
+    /// Jobs at the front of the queue that were submitted there.
+    urgent: usize,
     threads: usize,
     /// Wake-ups for parked threads that no thread has had yet.
     wakeups: usize,
     closed: bool,
     /// The system has refused a thread: no other is started before then.
     backoff: Option<Instant>,
-}
-
-/// What became of a job.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Submitted<J> {
-    /// A thread comes for it.
-    Taken,
-    /// All threads are busy, and there may be no more: it waits for the next one that is free.
-    Queued,
-    /// The queue is full, or the server stops.
-    Rejected(J),
 }
 
 /// The pool at one moment.
@@ -136,7 +131,7 @@ impl<J> State<J> {
 
 impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn new(limits: Limits, source: S) -> ThreadPool<J, S> {
-        let state = State { queue: VecDeque::new(), threads: 0, wakeups: 0, closed: false, backoff: None };
+        let state = State { queue: VecDeque::new(), urgent: 0, threads: 0, wakeups: 0, closed: false, backoff: None };
         ThreadPool {
             state: Mutex::new(state),
             empty: Condvar::new(),
@@ -145,6 +140,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             parked: AtomicUsize::new(0),
             unparked: Condvar::new(),
             on_its_way: AtomicBool::new(false),
+            reserved: AtomicUsize::new(0),
             returned: AtomicU64::new(0),
             started: Instant::now(),
             limits,
@@ -152,19 +148,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// Gives a job to the pool. `spawn` starts a thread that is counted already.
-    pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Submitted<J> {
+    /// Gives a job to the pool, or back if the queue is full. `spawn` starts a thread that is counted already.
+    pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
         let mut state = lock(&self.state);
-        let free = self.idle() + state.startable(&self.limits);
-        if state.closed || state.queue.len() >= free + self.limits.queue_max {
-            return Submitted::Rejected(job);
+        if state.closed || !self.has_room_in(&state) {
+            return Err(job);
         }
-        let is_late = state.queue.len() >= free;
         state.queue.push_back(job);
         self.note_length(&state);
         drop(state);
         self.request_thread(&spawn);
-        if is_late { Submitted::Queued } else { Submitted::Taken }
+        Ok(())
     }
 
     /// Gives a job to the pool that comes before all others and is never rejected. It is dropped if the server has stopped.
@@ -174,20 +168,53 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             return;
         }
         state.queue.push_front(job);
+        state.urgent += 1;
         self.note_length(&state);
         drop(state);
         self.request_thread(&spawn);
     }
 
-    /// As [`submit_front`](ThreadPool::submit_front) if a thread can take the job now. Otherwise gives it back.
-    pub(super) fn try_submit_front(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
+    /// As [`submit_front`](ThreadPool::submit_front) if a thread can take the job now. Otherwise gives it back. `has_reserve`: one
+    /// thread is [reserved](ThreadPool::reserve) for this job.
+    pub(super) fn try_submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) -> Result<(), J> {
         let state = lock(&self.state);
-        if self.idle() + state.startable(&self.limits) <= state.queue.len() {
+        let kept = self.reserved.load(Ordering::SeqCst) - usize::from(has_reserve);
+        if self.idle() + state.startable(&self.limits) <= kept + state.urgent {
             return Err(job);
         }
         drop(state);
         self.submit_front(job, spawn);
         Ok(())
+    }
+
+    /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: there is none. A thread
+    /// that would have to be started does not count, since the system may refuse it.
+    pub(super) fn reserve(&self) -> bool {
+        let is_granted = self.reserved.fetch_add(1, Ordering::SeqCst) < self.parked();
+        if !is_granted {
+            self.reserved.fetch_sub(1, Ordering::SeqCst);
+        }
+        is_granted
+    }
+
+    /// The job in front was submitted, or is not needed.
+    pub(super) fn unreserve(&self, spawn: impl Fn()) {
+        self.reserved.fetch_sub(1, Ordering::SeqCst);
+        if self.has_queue() {
+            self.request_thread(&spawn);
+        }
+    }
+
+    /// A thread that takes other work now would be one of those that are reserved, and no other can be started. `parked`: how many
+    /// other threads are.
+    fn is_reserved(&self, state: &State<J>, parked: usize) -> bool {
+        let reserved = self.reserved.load(Ordering::SeqCst);
+        reserved > 0 && reserved > parked + state.startable(&self.limits)
+    }
+
+    /// There is work in the queue for a thread beside which so many are parked, or the thread has to exit.
+    fn is_wanted(&self, state: &State<J>, parked: usize) -> bool {
+        state.closed || state.urgent > 0 || !state.queue.is_empty() && !self.is_reserved(state, parked)
     }
 
     /// Wakes an idle thread or starts one, unless one is on its way.
@@ -252,146 +279,6 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         (!is_known).then_some(threads)
     }
 
-    /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
-    /// counted out then.
-    ///
-    /// `is_fair`: an event comes before the next job, as the thread has just had a job.
-    pub(super) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
-        if is_fair && self.has_queue() && self.source.expects_events() {
-            let watched = self.source.watch(Duration::ZERO);
-            if let Some(work) = self.arrive(watched, spawn) {
-                return Some(work);
-            }
-        }
-        let mut is_patient = true;
-        loop {
-            match self.take(spawn) {
-                Ok(Some(job)) => return Some(Work::Job(job)),
-                Ok(None) => {}
-                Err(Closed) => return None,
-            }
-            // The last thread that watches goes on, for as long as events may come.
-            if self.source.expects_events() && (is_patient || self.watching.load(Ordering::SeqCst) == 0) {
-                let watched = self.watch();
-                is_patient = !matches!(watched, Watched::TimedOut);
-                if let Some(work) = self.arrive(watched, spawn) {
-                    return Some(work);
-                }
-            } else if self.park() {
-                self.note_arrival();
-                is_patient = true;
-            } else if self.try_retire() {
-                return None;
-            }
-        }
-    }
-
-    fn watch(&self) -> Watched<S::Event> {
-        self.watching.fetch_add(1, Ordering::SeqCst);
-        // A job that was pushed before this thread counted wakes no thread.
-        let watched = if self.is_wanted() { Watched::Woken } else { self.source.watch(WATCH_TIMEOUT) };
-        self.watching.fetch_sub(1, Ordering::SeqCst);
-        watched
-    }
-
-    /// False: nothing was to be done for the keep-alive time.
-    fn park(&self) -> bool {
-        self.parked.fetch_add(1, Ordering::SeqCst);
-        let mut state = lock(&self.state);
-        let is_woken = |state: &mut State<J>| state.wakeups > 0 || state.closed || !state.queue.is_empty();
-        if !is_woken(&mut state) {
-            state = self.wait_parked(state, is_woken);
-        }
-        let woken = is_woken(&mut state);
-        state.wakeups = state.wakeups.saturating_sub(1);
-        drop(state);
-        self.parked.fetch_sub(1, Ordering::SeqCst);
-        woken
-    }
-
-    #[cfg(not(loom))]
-    fn wait_parked<'a>(
-        &self,
-        state: Guard<'a, State<J>>,
-        is_woken: impl Fn(&mut State<J>) -> bool,
-    ) -> Guard<'a, State<J>> {
-        let waited =
-            self.unparked.wait_timeout_while(state, self.limits.keep_alive, |state| !is_woken(state));
-        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
-    }
-
-    /// loom has no clock: the model waits until the thread is woken.
-    #[cfg(loom)]
-    fn wait_parked<'a>(
-        &self,
-        mut state: Guard<'a, State<J>>,
-        is_woken: impl Fn(&mut State<J>) -> bool,
-    ) -> Guard<'a, State<J>> {
-        while !is_woken(&mut state) {
-            state = self.unparked.wait(state).unwrap();
-        }
-        state
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.has_queue() || lock(&self.state).closed
-    }
-
-    /// A thread has come back from its wait.
-    fn arrive(&self, watched: Watched<S::Event>, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
-        self.note_arrival();
-        let Watched::Event(event) = watched else { return None };
-        // It may have been woken for a job, or have been the last that watched.
-        if self.has_queue() || self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
-            self.request_thread(spawn);
-        }
-        Some(Work::Event(event))
-    }
-
-    /// No thread waits for what may come, and none will soon.
-    fn is_missed(&self) -> bool {
-        let is_missed = match self.limits.starts_ahead {
-            true => self.idle() == 0,
-            false => self.source.expects_events() && self.watching.load(Ordering::SeqCst) == 0,
-        };
-        is_missed && !self.returns_soon()
-    }
-
-    /// The thread that was on its way is here. To be called by a new thread, too, before it looks at the queue.
-    pub(super) fn note_arrival(&self) {
-        // A swap: a thread that saw the flag has pushed its job before, and this thread sees that job.
-        self.on_its_way.swap(false, Ordering::SeqCst);
-    }
-
-    fn take(&self, spawn: &impl Fn()) -> Result<Option<J>, Closed> {
-        let mut state = lock(&self.state);
-        if state.closed {
-            self.count_out(&mut state);
-            drop(state);
-            // One thread that watches tells the next.
-            self.source.wake_one();
-            return Err(Closed);
-        }
-        let job = state.queue.pop_front();
-        self.note_length(&state);
-        let is_more = !state.queue.is_empty();
-        drop(state);
-        if is_more || job.is_some() && self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
-            self.request_thread(spawn);
-        }
-        Ok(job)
-    }
-
-    /// False: a job has come, or too few idle threads would be left.
-    fn try_retire(&self) -> bool {
-        let mut state = lock(&self.state);
-        let retires = state.queue.is_empty() && !state.closed && self.idle() >= self.limits.idle_kept;
-        if retires {
-            self.count_out(&mut state);
-        }
-        retires
-    }
-
     /// A thread that was counted ends, for another reason than that [`ThreadPool::next`] has retired it.
     pub(super) fn leave(&self) {
         self.count_out(&mut lock(&self.state));
@@ -445,7 +332,10 @@ impl<J, S: EventSource> ThreadPool<J, S> {
 
     /// Another job would find a thread, or a place in the queue.
     pub(super) fn has_room(&self) -> bool {
-        let state = lock(&self.state);
+        self.has_room_in(&lock(&self.state))
+    }
+
+    fn has_room_in(&self, state: &State<J>) -> bool {
         state.queue.len() < self.idle() + state.startable(&self.limits) + self.limits.queue_max
     }
 
@@ -476,6 +366,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn drain_queue(&self) -> VecDeque<J> {
         let mut state = lock(&self.state);
         let queue = std::mem::take(&mut state.queue);
+        state.urgent = 0;
         self.note_length(&state);
         queue
     }
@@ -507,9 +398,6 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         0
     }
 }
-
-/// The pool is closed.
-struct Closed;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::acceptor::{Acceptor, Listeners, is_pending};
 use super::conn_thread::{ConnThread, Outcome, ThreadState};
-use super::thread_pool::{Limits, NoEvents, SPAWN_BACKOFF, Submitted, ThreadPool, Work};
+use super::thread_pool::{Limits, NoEvents, SPAWN_BACKOFF, ThreadPool, Work};
 use super::thread_wait::OwnedThreadWait;
 use super::threads::Threads;
 use super::{EngineHandle, log_caught_panic};
@@ -190,10 +190,9 @@ impl Workers {
             Counters::count(&self.cx.counters.queued);
             job.conn.queued_since = Some(now);
         }
-        match self.pool.submit(job, || self.spawn()) {
-            Submitted::Taken | Submitted::Queued => {}
-            // Several acceptors saw the last place in the queue: one too many is none too many.
-            Submitted::Rejected(job) => self.pool.submit_front(job, || self.spawn()),
+        // Several acceptors may have seen the last place in the queue: one too many is not too many.
+        if let Err(job) = self.pool.submit(job, || self.spawn()) {
+            self.pool.submit_front(job, || self.spawn());
         }
     }
 

@@ -61,6 +61,7 @@ impl Shared {
                 let result = match mode {
                     CallMode::Inline { route } => self.call_inline(lp, active, route, worker),
                     CallMode::Reserved { route } => {
+                        lp.has_reserve = true;
                         lp = self.flush_batch(lp, &mut active);
                         self.call_inline(lp, active, Some(route), worker)
                     }
@@ -102,7 +103,9 @@ impl Shared {
             // There is no handler to call. What the response streams hands the loop off before it waits.
             return CallMode::Inline { route: None };
         }
-        let Mode::Adaptive { loops } = self.mode else { return CallMode::Posted };
+        if matches!(self.mode, Mode::Pool { .. }) {
+            return CallMode::Posted;
+        }
         match self.handler.blocking(&conn.asked()) {
             Blocking::Never => CallMode::Inline { route: None },
             Blocking::Always => CallMode::Posted,
@@ -110,9 +113,8 @@ impl Shared {
             Blocking::Learn { route } if self.predictor.is_proven_quick(route) => {
                 CallMode::Inline { route: Some(route) }
             }
-            // If this call blocks, a thread has to be there that leads the loop. A thread that would have to be started may be
-            // refused by the system.
-            Blocking::Learn { route } if self.pool.idle() >= loops => CallMode::Reserved { route },
+            // If this call blocks, a thread has to be there that leads the loop.
+            Blocking::Learn { route } if self.pool.reserve() => CallMode::Reserved { route },
             Blocking::Learn { .. } => CallMode::Posted,
         }
     }
@@ -133,7 +135,8 @@ impl Shared {
         let (dates, post) = (&mut worker.dates, &*worker.post);
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
         active.guarded(&self.loops, |conn| conn.run(call));
-        if let Some(lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
+        if let Some(mut lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
+            self.end_reserve(&mut lp);
             if let Some(route) = route {
                 self.predictor.record_quick(route);
             }

@@ -53,7 +53,7 @@ use super::handoff::HandoffCell;
 use super::loops::LoopGroup;
 use super::predictor::BlockingPredictor;
 use super::shared_poller::SharedPoller;
-use super::thread_pool::{Limits, Submitted, ThreadPool, Work};
+use super::thread_pool::{Limits, ThreadPool, Work};
 use super::threads::Threads;
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
@@ -69,9 +69,6 @@ use crate::transport::{DateCache, Pool, Post, Tick};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// The same in `pool`.
 const POOL_KEEP_ALIVE: Duration = Duration::from_secs(1);
-
-/// After a wait in the queue that was longer, it is looked whether the client is still there.
-const LONG_WAIT: Duration = Duration::from_millis(10);
 
 /// Which of the two engines this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,22 +243,40 @@ impl Shared {
     }
 
     /// Gives a loop to the next thread there is.
-    fn hand_off(self: &Arc<Shared>, lp: Box<EventLoop>) {
+    fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
         let now = lp.now();
+        let had_reserve = std::mem::take(&mut lp.has_reserve);
         if !self.pool.has_thread() {
             // Its connections wait until a thread leads it. No other loop gives it new ones.
             self.loops.note_load(lp.index, usize::MAX / 2);
             self.warn_exhausted(now);
         }
         self.pool.submit_front(Job::Lead(lp), || self.spawn());
+        if had_reserve {
+            self.pool.unreserve(|| self.spawn());
+        }
+    }
+
+    fn end_reserve(self: &Arc<Shared>, lp: &mut EventLoop) {
+        if std::mem::take(&mut lp.has_reserve) {
+            self.pool.unreserve(|| self.spawn());
+        }
     }
 
     /// Gives a loop to another thread, or back if there is none.
-    fn try_hand_off(self: &Arc<Shared>, lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
-        self.pool.try_submit_front(Job::Lead(lp), || self.spawn()).map_err(|job| match job {
-            Job::Lead(lp) => lp,
-            Job::Serve(_) => unreachable!("a loop was submitted"),
-        })
+    fn try_hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
+        let has_reserve = std::mem::take(&mut lp.has_reserve);
+        let submitted = self.pool.try_submit_front(Job::Lead(lp), has_reserve, || self.spawn());
+        match submitted {
+            Ok(()) if has_reserve => self.pool.unreserve(|| self.spawn()),
+            Ok(()) => {}
+            Err(Job::Lead(mut lp)) => {
+                lp.has_reserve = has_reserve;
+                return Err(lp);
+            }
+            Err(Job::Serve(_)) => unreachable!("a loop was submitted"),
+        }
+        Ok(())
     }
 
     /// No thread waits for a client while a loop waits for a thread.
@@ -274,20 +289,20 @@ impl Shared {
 
     /// Posts a connection whose call may block to the pool. Gives it back if the queue is full.
     fn post(self: &Arc<Shared>, mut conn: Box<Conn>, now: Tick) -> Result<(), Box<Conn>> {
-        conn.queued_since = Some(now);
+        let is_late = !self.pool.has_thread();
+        if is_late {
+            conn.queued_since = Some(now);
+            self.warn_exhausted(now);
+        }
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
-            Submitted::Taken => Ok(()),
-            Submitted::Queued => {
+            Ok(()) if is_late => {
                 Counters::count(&self.cx.counters.queued);
                 self.loops.watch.wake_if_asleep();
-                self.warn_exhausted(now);
                 Ok(())
             }
-            Submitted::Rejected(Job::Serve(conn)) => {
-                self.warn_exhausted(now);
-                Err(conn)
-            }
-            Submitted::Rejected(Job::Lead(_)) => unreachable!("a connection was submitted"),
+            Ok(()) => Ok(()),
+            Err(Job::Serve(conn)) => Err(conn),
+            Err(Job::Lead(_)) => unreachable!("a connection was submitted"),
         }
     }
 
@@ -327,9 +342,8 @@ impl Shared {
         match work {
             Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
             Work::Job(Job::Serve(mut conn)) => {
-                let now = self.cx.clock.now();
-                if conn.queued_since.take_if(|since| now < since.after(LONG_WAIT)).is_none() {
-                    conn.forsake_if_vain(now, &self.cx);
+                if conn.queued_since.is_some() {
+                    conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
                 }
                 self.serve_detached(conn, None, worker);
             }
@@ -394,7 +408,6 @@ impl EngineHandle for Adaptive {
     fn leaks(&self) -> Vec<(&'static str, usize)> {
         let stats = self.0.pool.stats();
         vec![
-            ("threads of the pool", stats.threads),
             ("threads that wait for work", stats.idle),
             ("requests that wait for a thread", stats.queued),
         ]

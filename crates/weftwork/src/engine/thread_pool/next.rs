@@ -1,0 +1,159 @@
+//! What a thread of the pool does when it is done: it takes a job, watches for events, parks, or exits.
+
+use std::time::Duration;
+
+use super::{EventSource, State, ThreadPool, WATCH_TIMEOUT, Watched, Work};
+use crate::engine::sync::{Guard, Ordering, lock};
+
+/// The pool is closed.
+struct Closed;
+
+impl<J, S: EventSource> ThreadPool<J, S> {
+    /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
+    /// counted out then.
+    ///
+    /// `is_fair`: an event comes before the next job, as the thread has just had a job.
+    pub(in crate::engine) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
+        if is_fair && self.has_queue() && self.source.expects_events() {
+            let watched = self.source.watch(Duration::ZERO);
+            if let Some(work) = self.arrive(watched, spawn) {
+                return Some(work);
+            }
+        }
+        let mut is_patient = true;
+        loop {
+            match self.take(spawn) {
+                Ok(Some(job)) => return Some(Work::Job(job)),
+                Ok(None) => {}
+                Err(Closed) => return None,
+            }
+            // The last thread that watches goes on, for as long as events may come.
+            let may_watch = is_patient || self.watching() == 0;
+            if may_watch && self.source.expects_events() && !self.is_needed_elsewhere() {
+                let watched = self.watch();
+                is_patient = !matches!(watched, Watched::TimedOut);
+                if let Some(work) = self.arrive(watched, spawn) {
+                    return Some(work);
+                }
+            } else if self.park() {
+                self.note_arrival();
+                is_patient = true;
+            } else if self.try_retire() {
+                return None;
+            }
+        }
+    }
+
+    /// The thread is one of those that are reserved.
+    fn is_needed_elsewhere(&self) -> bool {
+        self.reserved.load(Ordering::SeqCst) > 0 && self.is_reserved(&lock(&self.state), self.parked())
+    }
+
+    fn watch(&self) -> Watched<S::Event> {
+        self.watching.fetch_add(1, Ordering::SeqCst);
+        // A job that was pushed before this thread counted wakes no thread.
+        let is_wanted = self.is_wanted(&lock(&self.state), self.parked());
+        let watched = if is_wanted { Watched::Woken } else { self.source.watch(WATCH_TIMEOUT) };
+        self.watching.fetch_sub(1, Ordering::SeqCst);
+        watched
+    }
+
+    /// False: nothing was to be done for the keep-alive time.
+    fn park(&self) -> bool {
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        let mut state = lock(&self.state);
+        let is_woken =
+            |state: &mut State<J>| state.wakeups > 0 || self.is_wanted(state, self.parked().saturating_sub(1));
+        if !is_woken(&mut state) {
+            state = self.wait_parked(state, is_woken);
+        }
+        let woken = is_woken(&mut state);
+        state.wakeups = state.wakeups.saturating_sub(1);
+        drop(state);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        woken
+    }
+
+    #[cfg(not(loom))]
+    fn wait_parked<'a>(
+        &self,
+        state: Guard<'a, State<J>>,
+        is_woken: impl Fn(&mut State<J>) -> bool,
+    ) -> Guard<'a, State<J>> {
+        let waited =
+            self.unparked.wait_timeout_while(state, self.limits.keep_alive, |state| !is_woken(state));
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// loom has no clock: the model waits until the thread is woken.
+    #[cfg(loom)]
+    fn wait_parked<'a>(
+        &self,
+        mut state: Guard<'a, State<J>>,
+        is_woken: impl Fn(&mut State<J>) -> bool,
+    ) -> Guard<'a, State<J>> {
+        while !is_woken(&mut state) {
+            state = self.unparked.wait(state).unwrap();
+        }
+        state
+    }
+
+    /// A thread has come back from its wait.
+    fn arrive(&self, watched: Watched<S::Event>, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
+        self.note_arrival();
+        let Watched::Event(event) = watched else { return None };
+        // It may have been woken for a job, or have been the last that watched.
+        if self.has_queue() || self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
+            self.request_thread(spawn);
+        }
+        Some(Work::Event(event))
+    }
+
+    /// No thread waits for what may come, and none will soon.
+    fn is_missed(&self) -> bool {
+        let is_missed = match self.limits.starts_ahead {
+            true => self.idle() == 0,
+            false => self.source.expects_events() && self.watching.load(Ordering::SeqCst) == 0,
+        };
+        is_missed && !self.returns_soon()
+    }
+
+    /// The thread that was on its way is here. To be called by a new thread, too, before it looks at the queue.
+    pub(in crate::engine) fn note_arrival(&self) {
+        // A swap: a thread that saw the flag has pushed its job before, and this thread sees that job.
+        self.on_its_way.swap(false, Ordering::SeqCst);
+    }
+
+    fn take(&self, spawn: &impl Fn()) -> Result<Option<J>, Closed> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            self.count_out(&mut state);
+            drop(state);
+            // One thread that watches tells the next.
+            self.source.wake_one();
+            return Err(Closed);
+        }
+        if !self.is_wanted(&state, self.parked()) {
+            return Ok(None);
+        }
+        state.urgent = state.urgent.saturating_sub(1);
+        let job = state.queue.pop_front();
+        self.note_length(&state);
+        let is_more = !state.queue.is_empty();
+        drop(state);
+        if is_more || job.is_some() && self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
+            self.request_thread(spawn);
+        }
+        Ok(job)
+    }
+
+    /// False: a job has come, or too few idle threads would be left.
+    fn try_retire(&self) -> bool {
+        let mut state = lock(&self.state);
+        let retires = state.queue.is_empty() && !state.closed && self.idle() >= self.limits.idle_kept;
+        if retires {
+            self.count_out(&mut state);
+        }
+        retires
+    }
+}
