@@ -162,7 +162,7 @@ impl Reactor {
     }
 }
 
-/// Counts a thread out of the pool, unless the pool has done so.
+/// ServerStats a thread out of the pool, unless the pool has done so.
 struct LeavePool<'a> {
     reactor: &'a Arc<Reactor>,
     is_counted: bool,

@@ -9,7 +9,7 @@ mod next;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Guard, Mutex, Ordering, lock};
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, lock};
 
 /// Time without new threads after the system has refused one. What the system lacks comes back when other threads end or
 /// when an administrator raises a limit. Neither is a matter of milliseconds, and each try costs a system call.
@@ -131,7 +131,8 @@ impl<J> State<J> {
 
 impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn new(limits: Limits, source: S) -> ThreadPool<J, S> {
-        let state = State { queue: VecDeque::new(), urgent: 0, threads: 0, wakeups: 0, closed: false, backoff: None };
+        let state =
+            State { queue: VecDeque::new(), urgent: 0, threads: 0, wakeups: 0, closed: false, backoff: None };
         ThreadPool {
             state: Mutex::new(state),
             empty: Condvar::new(),
@@ -258,7 +259,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// Counts a thread that is about to be started. False: there may be no more.
+    /// ServerStats a thread that is about to be started. False: there may be no more.
     pub(super) fn count_in(&self) -> bool {
         let mut state = lock(&self.state);
         let may_start = state.startable(&self.limits) > 0;

@@ -241,7 +241,7 @@ impl Workers {
     }
 }
 
-/// Counts a thread out of the pool, unless the pool has done so.
+/// ServerStats a thread out of the pool, unless the pool has done so.
 struct LeavePool<'a> {
     workers: &'a Workers,
     is_counted: bool,

@@ -237,7 +237,7 @@ impl Shared {
     /// What is to be learned from the next call. Nothing once a call has blocked: the others are mostly the same, and to look
     /// up their route takes 100 instructions of 2,500.
     fn to_learn(&self, conn: &Conn, blocked: Option<bool>) -> Blocking {
-        if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.asked()) }
+        if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.request_line()) }
     }
 
     /// Calls the handler. Returns when it had ended, as a tick and exactly.

@@ -106,7 +106,7 @@ impl Shared {
         if matches!(self.mode, Mode::Pool { .. }) {
             return CallMode::Posted;
         }
-        match self.handler.blocking(&conn.asked()) {
+        match self.handler.blocking(&conn.request_line()) {
             Blocking::Never => CallMode::Inline { route: None },
             Blocking::Always => CallMode::Posted,
             Blocking::Learn { route } if self.predictor.predicts_blocking(route) => CallMode::Posted,
@@ -200,7 +200,7 @@ impl CurrentLoop {
     pub(super) fn hand_off(&self) {
         let Some((index, ticket)) = self.ticket.take() else { return };
         if let Some(lp) = self.shared.cells[index].reacquire(ticket) {
-            Counters::count(&self.shared.cx.counters.handed_eagerly);
+            Counters::count(&self.shared.cx.counters.loops_handed_off);
             self.shared.hand_off(lp);
         }
     }

@@ -232,7 +232,7 @@ impl Shared {
         if !self.pool.is_at_limit() || self.starved.take(now).is_none() {
             return;
         }
-        let upgrades = self.cx.counters.taken_over.load(Ordering::Relaxed);
+        let upgrades = self.cx.counters.upgraded.load(Ordering::Relaxed);
         let settings = self.cx.settings.show(&["threads_max"]);
         // The thread may be unwinding, from a log that has panicked.
         contain_log(|| {
@@ -356,7 +356,7 @@ impl Shared {
     }
 }
 
-/// Counts a thread out of the pool, unless the pool has done so.
+/// ServerStats a thread out of the pool, unless the pool has done so.
 struct LeavePool<'a> {
     shared: &'a Shared,
     is_counted: bool,
@@ -407,9 +407,6 @@ impl EngineHandle for Adaptive {
 
     fn leaks(&self) -> Vec<(&'static str, usize)> {
         let stats = self.0.pool.stats();
-        vec![
-            ("threads that wait for work", stats.idle),
-            ("requests that wait for a thread", stats.queued),
-        ]
+        vec![("threads that wait for work", stats.idle), ("requests that wait for a thread", stats.queued)]
     }
 }

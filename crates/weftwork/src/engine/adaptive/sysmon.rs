@@ -107,14 +107,7 @@ impl Shared {
         let now = self.cx.clock.now();
         let cells = self.cells.iter().map(|cell| CellLook { epoch: cell.epoch(), lent: 0 }).collect();
         let accept_mode = AcceptMode::new(looks_often, Instant::now());
-        let mut looks = Looks {
-            cells,
-            calm: 0,
-            quiet: 0,
-            evicted: now,
-            accept_mode,
-            cpu: CpuLook::new(),
-        };
+        let mut looks = Looks { cells, calm: 0, quiet: 0, evicted: now, accept_mode, cpu: CpuLook::new() };
         while self.cx.stage() != Stage::Closing {
             self.look(&mut looks);
             if looks.quiet > CALM_LOOKS && self.sleep_until_busy() {
@@ -202,7 +195,7 @@ impl Shared {
         let Some(lp) = self.cells[index].retake() else { return false };
         // Until there is a new leader, too, the old one can tell that its loop is gone: it reads the clock itself.
         self.cells[index].invalidate();
-        Counters::count(&self.cx.counters.taken_lazily);
+        Counters::count(&self.cx.counters.loops_retaken);
         self.hand_off(lp);
         true
     }

@@ -1,9 +1,9 @@
 //! Requests while threads are short, calls that block, and code of users that panics.
 
 mod accept_mode;
+mod scarce;
 #[cfg(target_os = "linux")]
 mod shared;
-mod scarce;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -53,7 +53,8 @@ impl House {
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let settings = settings.connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
-        let (shared, loops) = Shared::new(Mode::Adaptive { loops }, cx, handler, Arc::new(vec![listener])).unwrap();
+        let (shared, loops) =
+            Shared::new(Mode::Adaptive { loops }, cx, handler, Arc::new(vec![listener])).unwrap();
         (House { shared, address }, loops)
     }
 
@@ -304,7 +305,7 @@ fn a_leader_whose_loop_was_retaken_can_tell_at_once() {
     eventually("the other thread is busy", || house.busy() == 2);
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("its loop is retaken", || house.counts().taken_lazily == 1);
+    eventually("its loop is retaken", || house.stats().loops_retaken == 1);
     eventually("it can tell", || house.shared.cells[0].epoch().is_multiple_of(2));
     drop((held, other_held));
     is_answered(leader);
@@ -370,7 +371,7 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
         let mut worker = house.shared.worker_state();
         let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
         house.shared.serve_detached(house.accept(), None, &mut worker);
-        let counts = house.counts();
+        let counts = house.stats();
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;

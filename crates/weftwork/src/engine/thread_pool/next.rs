@@ -62,8 +62,9 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     fn park(&self) -> bool {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
-        let is_woken =
-            |state: &mut State<J>| state.wakeups > 0 || self.is_wanted(state, self.parked().saturating_sub(1));
+        let is_woken = |state: &mut State<J>| {
+            state.wakeups > 0 || self.is_wanted(state, self.parked().saturating_sub(1))
+        };
         if !is_woken(&mut state) {
             state = self.wait_parked(state, is_woken);
         }

@@ -49,7 +49,7 @@ fn upgraded_connections_have_that_thread_one_after_the_other() {
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!((house.shared.pool.stats().queued, house.counts().shed), (0, 0));
+    assert_eq!((house.shared.pool.stats().queued, house.stats().shed), (0, 0));
     house.close();
 }
 

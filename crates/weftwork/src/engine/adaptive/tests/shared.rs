@@ -3,8 +3,8 @@
 use super::*;
 use crate::conn::Step;
 use crate::engine::shared_poller::AddResult;
-use crate::engine::thread_pool::EventSource;
 use crate::engine::testing::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
+use crate::engine::thread_pool::EventSource;
 
 /// Answers with the path, after a while but for `/`; `/gate` waits until nobody writes to `gate` before.
 fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
@@ -25,7 +25,7 @@ impl Handler for CountsAsked {
         slow(req).into_response()
     }
 
-    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
         self.0.fetch_add(1, Ordering::Relaxed);
         Blocking::Always
     }
@@ -67,14 +67,14 @@ fn nothing_is_forgotten_in_the_commons() {
         let before = house.stats().requests;
         ask_on(&mut stream, "/gate");
         eventually("it is out, and another thread waits", || {
-            house.counts().requests > before && house.shared.pool.watching() > 0
+            house.stats().requests > before && house.shared.pool.watching() > 0
         });
         ask_on(&mut stream, "/2");
         drop(held);
         is_next_answer(&mut stream, "/2");
     }
     eventually("both are quiet for long", || set.len() == 0);
-    assert_eq!((house.counts().connections, set.expects_events()), (2, false));
+    assert_eq!((house.stats().connections, set.expects_events()), (2, false));
     is_answered_on(&mut stream, "/3");
     eventually("it is a member", || set.len() == 1 && set.expects_events());
     house.close();
@@ -168,7 +168,7 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
         is_next_answer(&mut stream, "/2");
         assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
         // Its client sees the end before it is counted out.
-        eventually("it is gone", || house.counts().connections == 1);
+        eventually("it is gone", || house.stats().connections == 1);
         set.len() == 1
     });
     house.close();
@@ -189,7 +189,7 @@ fn who_is_in_the_middle_of_a_request_is_no_member() {
         // More than is read ahead of the call, and not all.
         stream.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
         stream.write_all(&[b'a'; 100_000]).unwrap();
-        eventually("it is out", || house.counts().requests > before);
+        eventually("it is out", || house.stats().requests > before);
         assert_eq!(set.len(), 0);
         drop(held);
         stream.write_all(b"a").unwrap();
@@ -243,7 +243,7 @@ fn no_client_keeps_a_thread_from_a_queued_request() {
     let waits = house.ask("/2");
     assert!(shared.pool.submit(Job::Serve(next_with_request(&house)), || ()).is_ok());
     shared.serve_detached(flood, None, &mut shared.worker_state());
-    assert!(house.counts().requests < 3000);
+    assert!(house.stats().requests < 3000);
     let messages = house.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     drop((loops, waits));
