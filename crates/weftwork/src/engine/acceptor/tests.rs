@@ -70,14 +70,14 @@ fn a_full_server_rests_while_nobody_waits() {
     doors.note_ready(0);
     let first = doors.accept(now, &cx).unwrap();
     assert!(doors.accept(now, &cx).is_none());
-    assert_eq!((doors.retry(now), doors.close_idle_wanted()), (None, false));
+    assert_eq!((doors.retry(now), doors.wants_room()), (None, false));
 
     let _second = come();
     wait_for_one(&listeners);
     doors.note_ready(0);
     assert!(doors.accept(now, &cx).is_none());
-    assert_eq!((doors.retry(now), doors.close_idle_wanted()), (Some(now.after(FULL_BACK_OFF)), true));
-    assert!(!doors.close_idle_wanted());
+    assert_eq!((doors.retry(now), doors.wants_room()), (Some(now.after(FULL_BACK_OFF)), true));
+    assert!(!doors.wants_room());
 
     drop(first);
     doors.next_turn(now.after(FULL_BACK_OFF));
@@ -130,7 +130,7 @@ fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<C
 #[test]
 fn listeners_have_their_turns() {
     have_their_turns(|listening, cx| {
-        let mut doors = listening.doors();
+        let mut doors = listening.acceptor();
         doors.note_all_ready();
         [(); 2].map(|()| doors.accept(Tick(0), cx))
     });
@@ -142,7 +142,7 @@ fn listeners_have_their_turns_with_those_who_take_one_in() {
     have_their_turns(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));
     have_their_turns(|listening, cx| {
         [(); 2].map(|()| {
-            let mut doors = listening.doors();
+            let mut doors = listening.acceptor();
             doors.note_all_ready();
             doors.accept(Tick(0), cx)
         })

@@ -375,7 +375,7 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;
-        let [first, second, quick, third] = line;
+        let [first, second, quick, third] = asked;
         [first, second, quick].into_iter().for_each(is_answered);
         if was_quick {
             house.shared.serve_detached(house.accept(), None, &mut worker);

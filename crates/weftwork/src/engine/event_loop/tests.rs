@@ -17,37 +17,37 @@ use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
-fn hub_of_one() -> (LoopGroup, Poll) {
+fn group_of_one() -> (LoopGroup, Poll) {
     let polls = [Poll::new().unwrap()];
     let loops = LoopGroup::new(&polls).unwrap();
     let [poll] = polls;
     (loops, poll)
 }
 
+/// One swap of the inbox a cycle: what comes meanwhile waits for the next cycle, and the poller has its turn between.
 #[test]
-fn letters_without_end_leave_the_poller_its_turn() {
+fn messages_without_end_leave_the_poller_its_turn() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
-    let bring = || loops.send(0, LoopMessage::Wake(Token(7)));
-    (0..3 * MESSAGE_BUDGET).for_each(|_| bring());
+    let send = || loops.send(0, LoopMessage::Wake(Token(7)));
     let begun = Instant::now();
-    for left in [2, 1, 0] {
-        assert!(lp.poll_ready(&loops, &cx).is_none());
-        assert_eq!(lp.messages.len() as u32, left * MESSAGE_BUDGET);
-        bring();
+    for _ in 0..3 {
+        send();
         lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+        assert!(!lp.messages.is_empty());
+        send();
+        assert!(lp.poll_ready(&loops, &cx).is_none());
+        assert!(lp.messages.is_empty(), "the second one waits for the next cycle");
     }
-    assert!(begun.elapsed() < Duration::from_secs(30), "it slept with messages in its hand");
-    assert!(lp.poll_ready(&loops, &cx).is_none());
-    assert!(lp.messages.is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(30), "it slept with messages in its inbox");
 }
 
 /// A connection that is brought to a loop that has ended ends with it.
 #[test]
 fn what_comes_after_the_end_is_dropped() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
     let bring = || {
         let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -67,7 +67,7 @@ fn what_comes_after_the_end_is_dropped() {
 #[test]
 fn a_connection_with_nothing_to_say_is_no_event() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
@@ -192,7 +192,7 @@ fn with_answered(
 #[test]
 fn a_panic_leaves_no_place_taken() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let (mut lp, _theirs, panicked) =
         with_answered(&cx, &loops, poll, &|_: &mut Request<'_>| panics_when_sent());
     assert!(panicked && lp.table.len() == 1 && cx.stats().connections == 0);
@@ -204,7 +204,7 @@ fn a_panic_leaves_no_place_taken() {
 #[test]
 fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let (mut lp, mut theirs) = with_delayed(&cx, &loops, poll);
     theirs.write_all(b"G").unwrap();
     lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
@@ -221,7 +221,7 @@ fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
 #[test]
 fn an_alarm_rings_in_time_behind_a_long_turn() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let (mut lp, _theirs) = with_delayed(&cx, &loops, poll);
     let due = Instant::now() + Duration::from_millis(1);
     lp.timers.set(due, Token(usize::MAX), &lp.table);
@@ -257,7 +257,7 @@ fn nobody_is_late_by_what_came_while_it_came_home() {
 #[track_caller]
 fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Conn>, &mut dyn FnMut())) {
     let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
@@ -302,7 +302,7 @@ fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
     // Where it is held up it looks there by itself, and there is nothing to see.
     in_some_round("it leaves them", || {
-        let (loops, poll) = hub_of_one();
+        let (loops, poll) = group_of_one();
         let (mut turn, mut come) = with_door(&cx, &loops, poll);
         loops.set_accepting(false);
         assert_eq!(turn(Duration::ZERO), 0);
@@ -328,7 +328,7 @@ fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
 #[test]
 fn a_loop_that_has_left_the_doors_looks_there_from_time_to_time() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let (mut turn, mut come) = with_door(&cx, &loops, poll);
     loops.set_accepting(false);
     let begun = Instant::now();
@@ -348,7 +348,7 @@ fn a_loop_that_cannot_come_back_to_the_doors_looks_there_however_busy_it_is() {
     let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
     listener.listen(8).unwrap();
     let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let registry = poll.registry().try_clone().unwrap();
     let fd = listener.as_raw_fd();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::new(vec![listener]), cx.clock.now()).unwrap();
@@ -369,7 +369,7 @@ fn a_loop_that_cannot_come_back_to_the_doors_looks_there_however_busy_it_is() {
 #[test]
 fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
     let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = hub_of_one();
+    let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
     loops.set_accepting(false);
     let took = std::thread::scope(|scope| {

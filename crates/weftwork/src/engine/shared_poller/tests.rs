@@ -1,7 +1,6 @@
-//! Does an event come to the one it is for, and does nobody stay who is quiet?
+//! Each event comes to its own connection, and idle connections are evicted.
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 
 use super::*;
 use crate::engine::acceptor::{Accepted, accept};
@@ -37,17 +36,17 @@ impl House {
 
     /// The same in its place.
     fn put(&self, mut conn: Box<Conn>, now: Tick) {
-        assert!(matches!(self.poller.join(&mut conn), AddResult::Added { .. }));
-        assert!(self.poller.put(conn, now).is_none(), "something was noted that was for another");
+        assert!(matches!(self.poller.add(&mut conn), AddResult::Added { .. }));
+        assert!(self.poller.put_back(conn, now).is_none(), "something was noted that was for another");
     }
 
     fn now(&self) -> Tick {
         self.site.cx.clock.now()
     }
 
-    fn sent_away(&self, quiet: Duration, now: Tick) -> usize {
+    fn evicted(&self, quiet: Duration, now: Tick) -> usize {
         let mut count = 0;
-        self.poller.send_away(quiet, now, |_| count += 1);
+        self.poller.evict_idle(quiet, now, |_| count += 1);
         count
     }
 }
@@ -59,16 +58,16 @@ fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
     let [(_client, gone), (_other, mut next)] = [house.connect(), house.connect()];
     house.put(gone, house.now());
     let mut token = 0;
-    house.poller.send_away(Duration::ZERO, house.now(), |gone| token = gone.token);
-    assert!(matches!(house.poller.join(&mut next), AddResult::Added { is_first: true }));
+    house.poller.evict_idle(Duration::ZERO, house.now(), |gone| token = gone.token);
+    assert!(matches!(house.poller.add(&mut next), AddResult::Added { is_first: true }));
     let next_token = next.token;
     assert!(token != next_token && index(token) == index(next_token), "it has the same place");
-    assert!(matches!(house.poller.told(token as u64, ENDS), PollEvent::Spurious));
+    assert!(house.poller.take(token as u64, CLOSES).is_none());
     house.put(next, house.now());
-    assert!(matches!(house.poller.told(token as u64, ENDS), PollEvent::Spurious));
-    assert!(house.poller.has_anybody(), "it is where it was");
-    assert!(matches!(house.poller.told(next_token as u64, EventFlags::IN), PollEvent::Conn(_)));
-    assert!(!house.poller.has_anybody());
+    assert!(house.poller.take(token as u64, CLOSES).is_none());
+    assert!(house.poller.expects_events(), "it is where it was");
+    assert!(house.poller.take(next_token as u64, EventFlags::IN).is_some());
+    assert!(!house.poller.expects_events());
 }
 
 /// A member is out, in its last call, when its client goes and another thread is told of that.
@@ -77,8 +76,8 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
     let house = House::open();
     let [(_client, gone), (_other, next)] = [house.connect(), house.connect()];
     house.put(gone, house.now());
-    let PollEvent::Conn(gone) = house.poller.told(0, EventFlags::IN) else { panic!("it was there") };
-    assert!(matches!(house.poller.told(0, ENDS), PollEvent::Spurious));
+    let gone = house.poller.take(0, EventFlags::IN).expect("it was there");
+    assert!(house.poller.take(0, CLOSES).is_none());
     house.poller.close(gone);
     house.put(next, house.now());
 }
@@ -88,12 +87,12 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
 fn who_has_left_frees_no_place_again() {
     let house = House::open();
     let [(_client, mut gone), (_other, next)] = [house.connect(), house.connect()];
-    assert!(matches!(house.poller.join(&mut gone), AddResult::Added { .. }));
-    let absent = house.poller.absent(&gone);
-    house.poller.leave(&mut gone);
+    assert!(matches!(house.poller.add(&mut gone), AddResult::Added { .. }));
+    let absent = house.poller.guard(&gone);
+    house.poller.remove(&mut gone);
     house.put(next, house.now());
     drop(absent);
-    assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (1, PLACES - 1));
+    assert_eq!((house.poller.len(), lock(&house.poller.free).len()), (1, CONNS_MAX - 1));
 }
 
 /// However short a connection may be idle, it is not here for longer; and for half a second at most.
@@ -101,13 +100,13 @@ fn who_has_left_frees_no_place_again() {
 fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {
     let house = House::open();
     let put = house.now();
-    for (idle, stays) in [(Duration::from_millis(20), Duration::from_millis(20)), (Duration::MAX, STAY)] {
+    for (idle, stays) in [(Duration::from_millis(20), Duration::from_millis(20)), (Duration::MAX, IDLE_MAX)] {
         let (_client, conn) = house.connect();
         house.put(conn, put);
         let just_before = Tick(put.after(stays).0 - 1);
-        assert_eq!(house.sent_away(idle, just_before), 0);
-        assert_eq!(house.sent_away(idle, put.after(stays)), 1);
-        assert_eq!((house.poller.members(), house.poller.has_anybody()), (0, false));
+        assert_eq!(house.evicted(idle, just_before), 0);
+        assert_eq!(house.evicted(idle, put.after(stays)), 1);
+        assert_eq!((house.poller.len(), house.poller.expects_events()), (0, false));
     }
 }
 
@@ -116,28 +115,21 @@ fn who_finds_no_place_is_refused() {
     let house = House::open();
     let (_client, mut conn) = house.connect();
     let all = std::mem::take(&mut *lock(&house.poller.free));
-    assert_eq!(house.poller.join(&mut conn), AddResult::Full);
+    assert_eq!(house.poller.add(&mut conn), AddResult::Full);
     *lock(&house.poller.free) = all;
-    assert_eq!(house.poller.join(&mut conn), AddResult::Added { is_first: true });
-    assert_eq!(house.poller.join(&mut conn), AddResult::Added { is_first: false });
+    assert_eq!(house.poller.add(&mut conn), AddResult::Added { is_first: true });
+    assert_eq!(house.poller.add(&mut conn), AddResult::Added { is_first: false });
     house.poller.close(conn);
-    assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (0, PLACES));
+    assert_eq!((house.poller.len(), lock(&house.poller.free).len()), (0, CONNS_MAX));
 }
 
-/// Each event is one thread's: two that wait get one each.
+/// A wake-up is one thread's, and is kept for the next one if none waits.
 #[test]
-fn a_ring_is_heard_once_and_something_watched_once() {
+fn a_wake_up_is_had_once() {
     let house = House::open();
-    let none = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
-    assert!(matches!(house.poller.wait(none), PollEvent::Timeout));
-    house.poller.ring();
-    assert!(matches!(house.poller.wait(none), PollEvent::Spurious));
-    assert!(matches!(house.poller.wait(none), PollEvent::Timeout));
-    let poller = Arc::new(SharedPoller::open().unwrap());
-    poller.watch(7, &house.site.listener).unwrap();
-    let _client = client::connect(house.address);
-    eventually("it is told", || matches!(poller.wait(none), PollEvent::Listener(7)));
-    assert!(matches!(poller.wait(none), PollEvent::Timeout), "nobody has said that he is done");
-    poller.watch_again(7, &house.site.listener).unwrap();
-    assert!(matches!(poller.wait(none), PollEvent::Listener(7)));
+    let watch = || house.poller.watch(Duration::ZERO);
+    assert!(matches!(watch(), Watched::TimedOut));
+    house.poller.wake_one();
+    assert!(matches!(watch(), Watched::Woken));
+    assert!(matches!(watch(), Watched::TimedOut));
 }
