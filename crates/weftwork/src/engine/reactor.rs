@@ -150,9 +150,16 @@ impl Reactor {
         self.upgrade_pool.note_arrival();
         while let Some(work) = self.upgrade_pool.next(false, &spawn) {
             let Work::Job(conn) = work;
-            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
-                self.upgrade_pool.has_queue()
-            });
+            if catch_unwind(AssertUnwindSafe(|| {
+                conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
+                    self.upgrade_pool.has_queue()
+                })
+            }))
+            .is_err()
+            {
+                log_caught_panic();
+            }
+            self.upgrade_pool.note_done();
         }
         leave.is_counted = false;
     }

@@ -18,8 +18,11 @@ pub(super) const SPAWN_BACKOFF: Duration = Duration::from_secs(1);
 /// How long a thread watches for events before it parks, if another one watches. An idle moment of many clients is shorter.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// If a thread has come back within this time, the next one is expected to. To wake a thread on a busy core takes 50 us.
+/// If threads come back more often than this, no thread is woken: the next one to come back has the job sooner. To wake a thread on
+/// a busy core takes 50 us.
 const RETURNS_SOON: Duration = Duration::from_micros(100);
+/// A longer time between two returns counts as this, in nanoseconds.
+const RETURN_GAP_MAX: u64 = 1_000_000;
 
 /// Where threads of a pool watch for work that comes by itself, beside the queue.
 pub(super) trait EventSource {
@@ -84,7 +87,7 @@ pub(super) struct ThreadPool<J, S> {
     queued: AtomicUsize,
     /// Threads that wait for an event, or are about to.
     watching: AtomicUsize,
-    /// Threads that are parked, or are about to be.
+    /// Threads that are parked, or are about to be, and were not woken. Changed with the lock held.
     parked: AtomicUsize,
     /// Wakes one parked thread.
     unparked: Condvar,
@@ -92,8 +95,12 @@ pub(super) struct ThreadPool<J, S> {
     on_its_way: AtomicBool,
     /// Idle threads that are kept for a job that may be submitted in front.
     reserved: AtomicUsize,
+    /// Threads that have work.
+    busy: AtomicUsize,
     /// When a thread came back from its work last, in nanoseconds since the start.
     returned: AtomicU64,
+    /// Mean time between two returns, in nanoseconds.
+    return_gap: AtomicU64,
     started: Instant,
     limits: Limits,
     pub(super) source: S,
@@ -142,7 +149,9 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             unparked: Condvar::new(),
             on_its_way: AtomicBool::new(false),
             reserved: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             returned: AtomicU64::new(0),
+            return_gap: AtomicU64::new(RETURN_GAP_MAX),
             started: Instant::now(),
             limits,
             source,
@@ -180,7 +189,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn try_submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) -> Result<(), J> {
         let state = lock(&self.state);
         let kept = self.reserved.load(Ordering::SeqCst) - usize::from(has_reserve);
-        if self.idle() + state.startable(&self.limits) <= kept + state.urgent {
+        if self.free(&state) <= kept + state.urgent {
             return Err(job);
         }
         drop(state);
@@ -228,8 +237,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
             let returns_soon = self.returns_soon();
             if !returns_soon {
-                if self.parked.fetch_add(0, Ordering::SeqCst) > 0 {
-                    return self.unpark_one();
+                if self.unpark_one() {
+                    return;
                 }
                 if self.count_in() {
                     return spawn();
@@ -243,23 +252,29 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    fn unpark_one(&self) {
-        lock(&self.state).wakeups += 1;
+    /// Wakes a parked thread, which no longer counts as one from now on. False: there is none.
+    fn unpark_one(&self) -> bool {
+        let mut state = lock(&self.state);
+        if self.parked() == 0 {
+            return false;
+        }
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        state.wakeups += 1;
+        drop(state);
         self.unparked.notify_one();
+        true
     }
 
     /// Starts a thread, whether one is on its way or comes back soon.
     pub(super) fn add_thread(&self, spawn: &impl Fn()) {
         if self.watching() > 0 {
             self.source.wake_one();
-        } else if self.parked() > 0 {
-            self.unpark_one();
-        } else if self.count_in() {
+        } else if !self.unpark_one() && self.count_in() {
             spawn();
         }
     }
 
-    /// ServerStats a thread that is about to be started. False: there may be no more.
+    /// Counts a thread that is about to be started. False: there may be no more.
     pub(super) fn count_in(&self) -> bool {
         let mut state = lock(&self.state);
         let may_start = state.startable(&self.limits) > 0;
@@ -278,6 +293,11 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         drop(state);
         self.on_its_way.swap(false, Ordering::SeqCst);
         (!is_known).then_some(threads)
+    }
+
+    /// The work that [`ThreadPool::next`] has returned is done.
+    pub(super) fn note_done(&self) {
+        self.busy.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// A thread that was counted ends, for another reason than that [`ThreadPool::next`] has retired it.
@@ -328,7 +348,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
 
     /// Another job would find a thread.
     pub(super) fn has_thread(&self) -> bool {
-        self.idle() > 0 || lock(&self.state).startable(&self.limits) > 0
+        let state = lock(&self.state);
+        self.free(&state) > state.queue.len()
     }
 
     /// Another job would find a thread, or a place in the queue.
@@ -337,7 +358,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     fn has_room_in(&self, state: &State<J>) -> bool {
-        state.queue.len() < self.idle() + state.startable(&self.limits) + self.limits.queue_max
+        state.queue.len() < self.free(state) + self.limits.queue_max
+    }
+
+    /// Threads that have no work, with those that may be started.
+    fn free(&self, state: &State<J>) -> usize {
+        state.threads.saturating_sub(self.busy.load(Ordering::SeqCst)) + state.startable(&self.limits)
     }
 
     /// All threads that the settings allow are there.
@@ -345,22 +371,32 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         lock(&self.state).threads >= self.limits.threads_max
     }
 
-    /// A thread has come back from its work.
+    /// A thread has come back from its work, at this time.
     #[inline]
     pub(super) fn note_return(&self, at: Instant) {
         let nanos = at.saturating_duration_since(self.started).as_nanos() as u64;
-        self.returned.store(nanos, Ordering::Relaxed);
+        let gap = nanos.saturating_sub(self.returned.swap(nanos, Ordering::Relaxed)).min(RETURN_GAP_MAX);
+        // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
+        let mean = (self.return_gap.load(Ordering::Relaxed) * 7 + gap) / 8;
+        self.return_gap.store(mean, Ordering::Relaxed);
     }
 
-    /// A thread came back so short a while ago that the next one is taken to come back sooner than a thread could be woken.
+    /// Threads come back so often that the next one does sooner than a thread could be woken.
     fn returns_soon(&self) -> bool {
+        if self.return_gap.load(Ordering::Relaxed) >= RETURNS_SOON.as_nanos() as u64 {
+            return false;
+        }
         let returned = Duration::from_nanos(self.returned.load(Ordering::Relaxed));
-        !returned.is_zero() && self.started.elapsed() < returned + RETURNS_SOON
+        self.started.elapsed() < returned + RETURNS_SOON
     }
 
     pub(super) fn stats(&self) -> PoolStats {
         let state = lock(&self.state);
-        PoolStats { threads: state.threads, idle: self.idle(), queued: state.queue.len() }
+        PoolStats {
+            threads: state.threads,
+            idle: state.threads.saturating_sub(self.busy.load(Ordering::SeqCst)),
+            queued: state.queue.len(),
+        }
     }
 
     /// Takes all jobs that wait.

@@ -211,6 +211,7 @@ impl Workers {
                 }
                 next = self.try_accept(acceptor);
             }
+            self.pool.note_done();
             state.pool.rest();
         }
         leave.is_counted = false;

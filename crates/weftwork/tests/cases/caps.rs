@@ -156,8 +156,9 @@ fn threads_and_the_queue() {
     };
     let mut running = ask(HANDLERS);
     site.inside.gate.wait_for(HANDLERS);
+    let before = site.running.stats().queued;
     let mut queued = ask(QUEUE);
-    eventually("requests queue", || site.running.stats().queued == QUEUE as u64);
+    eventually("requests queue", || site.running.stats().queued == before + QUEUE as u64);
     for mut client in ask(4) {
         let answer = client.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");

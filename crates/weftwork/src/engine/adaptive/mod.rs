@@ -331,6 +331,7 @@ impl Shared {
                 log_caught_panic();
                 worker.current.hand_off();
             }
+            self.pool.note_done();
             if self.pool.idle() > 0 {
                 worker.pool.rest();
             }

@@ -157,6 +157,9 @@ impl Shared {
         if is_short && !looks.cpu.is_full() {
             (0..THREADS_A_LOOK).for_each(|_| self.pool.add_thread(&|| self.spawn()));
         }
+        if self.pool.has_queue() && !self.pool.has_thread() {
+            self.warn_exhausted(now);
+        }
         let is_over = self.cx.stage() != Stage::Running;
         if is_over || looks.evicted.after(EVICT_TICK) <= now {
             looks.evicted = now;

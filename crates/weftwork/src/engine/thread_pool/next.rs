@@ -12,12 +12,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
     /// counted out then.
     ///
-    /// `is_fair`: an event comes before the next job, as the thread has just had a job.
+    /// Whoever has work calls [`ThreadPool::note_done`] after it. `is_fair`: an event comes before the next job, as the thread has just had a job.
     pub(in crate::engine) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
         if is_fair && self.has_queue() && self.source.expects_events() {
             let watched = self.source.watch(Duration::ZERO);
-            if let Some(work) = self.arrive(watched, spawn) {
-                return Some(work);
+            if let Some(event) = self.arrive(watched, spawn) {
+                return Some(event);
             }
         }
         let mut is_patient = true;
@@ -58,42 +58,35 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         watched
     }
 
-    /// False: nothing was to be done for the keep-alive time.
+    /// False: no thread was to be woken for the keep-alive time.
     fn park(&self) -> bool {
-        self.parked.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
-        let is_woken = |state: &mut State<J>| {
-            state.wakeups > 0 || self.is_wanted(state, self.parked().saturating_sub(1))
-        };
-        if !is_woken(&mut state) {
-            state = self.wait_parked(state, is_woken);
+        // A job that was pushed before this thread counts wakes no thread.
+        if self.is_wanted(&state, self.parked()) {
+            return true;
         }
-        let woken = is_woken(&mut state);
-        state.wakeups = state.wakeups.saturating_sub(1);
-        drop(state);
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        state = self.wait_parked(state);
+        if state.wakeups > 0 {
+            state.wakeups -= 1;
+            return true;
+        }
         self.parked.fetch_sub(1, Ordering::SeqCst);
-        woken
+        state.closed
     }
 
     #[cfg(not(loom))]
-    fn wait_parked<'a>(
-        &self,
-        state: Guard<'a, State<J>>,
-        is_woken: impl Fn(&mut State<J>) -> bool,
-    ) -> Guard<'a, State<J>> {
-        let waited =
-            self.unparked.wait_timeout_while(state, self.limits.keep_alive, |state| !is_woken(state));
+    fn wait_parked<'a>(&self, state: Guard<'a, State<J>>) -> Guard<'a, State<J>> {
+        let waited = self
+            .unparked
+            .wait_timeout_while(state, self.limits.keep_alive, |state| state.wakeups == 0 && !state.closed);
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
 
     /// loom has no clock: the model waits until the thread is woken.
     #[cfg(loom)]
-    fn wait_parked<'a>(
-        &self,
-        mut state: Guard<'a, State<J>>,
-        is_woken: impl Fn(&mut State<J>) -> bool,
-    ) -> Guard<'a, State<J>> {
-        while !is_woken(&mut state) {
+    fn wait_parked<'a>(&self, mut state: Guard<'a, State<J>>) -> Guard<'a, State<J>> {
+        while state.wakeups == 0 && !state.closed {
             state = self.unparked.wait(state).unwrap();
         }
         state
@@ -103,8 +96,9 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     fn arrive(&self, watched: Watched<S::Event>, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
         self.note_arrival();
         let Watched::Event(event) = watched else { return None };
+        self.busy.fetch_add(1, Ordering::SeqCst);
         // It may have been woken for a job, or have been the last that watched.
-        if self.has_queue() || self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
+        if self.has_queue() || self.is_missed() {
             self.request_thread(spawn);
         }
         Some(Work::Event(event))
@@ -113,8 +107,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// No thread waits for what may come, and none will soon.
     fn is_missed(&self) -> bool {
         let is_missed = match self.limits.starts_ahead {
-            true => self.idle() == 0,
-            false => self.source.expects_events() && self.watching.load(Ordering::SeqCst) == 0,
+            true => self.stats().idle == 0,
+            false => self.source.expects_events() && self.watching() == 0 && self.parked() > 0,
         };
         is_missed && !self.returns_soon()
     }
@@ -139,10 +133,11 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
         state.urgent = state.urgent.saturating_sub(1);
         let job = state.queue.pop_front();
+        self.busy.fetch_add(usize::from(job.is_some()), Ordering::SeqCst);
         self.note_length(&state);
         let is_more = !state.queue.is_empty();
         drop(state);
-        if is_more || job.is_some() && self.is_missed() && (self.limits.starts_ahead || self.parked() > 0) {
+        if is_more || job.is_some() && self.is_missed() {
             self.request_thread(spawn);
         }
         Ok(job)
