@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<()> {
     is_well.then_some(()).ok_or_else(|| Failure::Run("not every client was answered".to_owned()))
 }
 
-/// ServerStats the right answers that have come by then.
+/// Counts the right answers that have come by then.
 fn answers(clients: &mut [TcpStream], until: Instant) -> Result<usize> {
     let mut right = 0;
     for client in clients {

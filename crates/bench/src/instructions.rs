@@ -1,4 +1,4 @@
-//! ServerStats the instructions of the parts without I/O. callgrind counts them in this very binary: the same figure on every run, while a
+//! Counts the instructions of the parts without I/O. callgrind counts them in this very binary: the same figure on every run, while a
 //! clock would show the mood of the machine. A figure that grows fails the gate.
 
 mod cases;
@@ -99,7 +99,7 @@ fn find(name: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.name == name)
 }
 
-/// ServerStats one repetition of each case, less that of the case that it is measured beside.
+/// Counts one repetition of each case, less that of the case that it is measured beside.
 fn count(cases: &[&Case]) -> Result<BTreeMap<String, f64>> {
     let mut whole: BTreeMap<&str, f64> = BTreeMap::new();
     for case in cases.iter().copied().chain(cases.iter().filter_map(|case| find(case.less?))) {

@@ -205,7 +205,7 @@ impl TurnServer {
     }
 }
 
-/// ServerStats the answers that never came, of a server that did not keep up with a fixed rate: each is worth an error. In up to half of its
+/// Counts the answers that never came, of a server that did not keep up with a fixed rate: each is worth an error. In up to half of its
 /// turns the machine may be the reason.
 pub(crate) fn owed(turns: &[Turn]) -> u64 {
     let is_late = |turn: &&Turn| {

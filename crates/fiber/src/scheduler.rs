@@ -211,7 +211,7 @@ impl Core {
         self.park(fiber);
     }
 
-    /// ServerStats one socket call of the running fiber. Yields after its last allowed call.
+    /// Counts one socket call of the running fiber. Yields after its last allowed call.
     pub(crate) fn count_call(&self, fiber: Key) {
         match self.calls_left.get() {
             0 => self.yield_now(fiber),

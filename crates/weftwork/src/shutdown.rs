@@ -162,7 +162,7 @@ struct Takers {
     is_set_up: bool,
 }
 
-/// ServerStats one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
+/// Counts one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
 /// ignore the signals.
 #[derive(Debug)]
 struct Taken;

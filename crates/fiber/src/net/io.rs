@@ -25,7 +25,7 @@ pub(super) struct Io<S> {
     registration: RefCell<Option<Registration>>,
     read_timeout: Cell<Option<Duration>>,
     write_timeout: Cell<Option<Duration>>,
-    /// ServerStats the handles to one socket.
+    /// Counts the handles to one socket.
     handles: Rc<()>,
     /// Whether the std socket was already non-blocking. It may be shared with code that needs that.
     was_nonblocking: bool,

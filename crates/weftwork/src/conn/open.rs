@@ -1,11 +1,11 @@
-//! ServerStats open connections, and those of them that have sent everything.
+//! Counts open connections, and those of them that have sent everything.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::transport::counters::Counters;
 
-/// ServerStats an open connection while it lives.
+/// Counts an open connection while it lives.
 #[derive(Debug)]
 pub(super) struct Open {
     counters: Arc<Counters>,

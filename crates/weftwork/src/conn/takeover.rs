@@ -88,7 +88,7 @@ impl Conn {
     }
 }
 
-/// ServerStats a thread that an upgraded connection holds, however it ends.
+/// Counts a thread that an upgraded connection holds, however it ends.
 struct Held<'a>(&'a Counters);
 
 impl Held<'_> {

@@ -16,7 +16,6 @@ use std::os::fd::AsRawFd;
 use super::conn_table::LISTENER_0;
 use crate::conn::Conn;
 use crate::transport::Tick;
-use crate::transport::budget::LineBudget;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
@@ -41,10 +40,6 @@ pub(super) struct Acceptor {
     closed_until: Option<Tick>,
     /// Somebody waits for a place.
     wants_room: bool,
-    /// The poller tells of nobody who comes: then somebody is looked for.
-    look_at: Option<Tick>,
-    /// Lines about why it does not.
-    refusals: LineBudget,
 }
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
@@ -67,11 +62,6 @@ impl Listeners {
 
     pub(super) fn have_pending(&self) -> bool {
         have_pending(&self.get())
-    }
-
-    /// Somebody waits at one of them.
-    pub(super) fn has_anybody(&self) -> bool {
-        self.get().iter().any(is_pending)
     }
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
@@ -110,16 +100,7 @@ impl Listeners {
 impl Acceptor {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Acceptor {
         let ready = vec![false; listeners.len()];
-        Acceptor {
-            listeners,
-            ready,
-            next: 0,
-            accepted: 0,
-            closed_until: None,
-            wants_room: false,
-            look_at: None,
-            refusals: LineBudget::new(1),
-        }
+        Acceptor { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false }
     }
 
     pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
@@ -127,40 +108,6 @@ impl Acceptor {
             register(registry, listener, LISTENER_0 + index)?;
         }
         Ok(())
-    }
-
-    /// Whether the poller is to tell of who comes. Who is there already is told of when it begins to; while it does not, or
-    /// cannot, the doors are looked at ten times a second all the same. True: something has changed, [`Acceptor::retry`] too.
-    #[inline]
-    pub(super) fn attend(&mut self, registry: &Registry, attend: bool, now: Tick) -> bool {
-        if attend == self.look_at.is_none() || self.listeners.is_empty() {
-            return false;
-        }
-        // Those who are known to wait are for the next turns. So is, by that, what the system has just refused.
-        if attend && self.ready.contains(&true) {
-            return false;
-        }
-        self.change(registry, attend, now);
-        true
-    }
-
-    #[cold]
-    fn change(&mut self, registry: &Registry, attend: bool, now: Tick) {
-        let registered = attend.then(|| self.register(registry));
-        if let Some(Ok(())) = registered {
-            self.look_at = None;
-            return;
-        }
-        self.deregister(registry);
-        self.look_at = Some(now.after(BACK_OFF));
-        if let Some(Err(error)) = registered {
-            self.note_all_ready();
-            self.closed_until = self.look_at;
-            // Last of all: it may panic.
-            if self.refusals.take(now).is_some() {
-                log::warn!("cannot watch the listeners, polling every 100 ms: {error}");
-            }
-        }
     }
 
     fn deregister(&self, registry: &Registry) {
@@ -173,7 +120,6 @@ impl Acceptor {
     /// No more connections come in here.
     pub(super) fn close(&mut self, registry: &Registry) {
         self.deregister(registry);
-        self.look_at = None;
         self.listeners = Arc::default();
         self.ready.clear();
     }
@@ -192,17 +138,12 @@ impl Acceptor {
     /// A new turn of the loop begins.
     pub(super) fn next_turn(&mut self, now: Tick) {
         self.accepted = 0;
-        if self.look_at.is_some_and(|then| then <= now) {
-            self.look_at = Some(now.after(BACK_OFF));
-            self.note_all_ready();
-        }
         self.closed_until.take_if(|until| *until <= now);
     }
 
     /// When to look next, where somebody may be waiting: now, or after the back-off.
     pub(super) fn retry(&self, now: Tick) -> Option<Tick> {
-        let again = self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now));
-        [again, self.look_at].into_iter().flatten().min()
+        self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now))
     }
 
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {

@@ -312,7 +312,6 @@ impl EventLoop {
                         return Some(ActiveConn { conn });
                     }
                 }
-                LoopMessage::Accept => self.doors.note_all_ready(),
             }
         }
         None
@@ -409,11 +408,8 @@ impl EventLoop {
         if sleeps {
             loops.watch.set_idle(self.index);
         }
-        // Behind `prepare_park`: whoever has the doors attended wakes all loops that sleep by then. How long to sleep may be another matter
-        // behind a change.
-        let has_changed = self.doors.attend(self.poll.registry(), loops.is_accepting(), self.now);
         self.polled = self.now;
-        self.poll(if sleeps && !has_changed { left } else { Some(Duration::ZERO) });
+        self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
             handle.inbox.unpark();
             loops.watch.set_busy(self.index);

@@ -25,8 +25,6 @@ pub(super) enum LoopMessage {
     Adopt(Box<Conn>),
     /// Somebody has brought the connection something to send.
     Wake(Token),
-    /// Somebody waits at the doors, where no loop does.
-    Accept,
 }
 
 /// Where one loop can be reached, whoever leads it.
@@ -48,8 +46,6 @@ const ADOPTING_MAX: usize = 16;
 pub(super) struct LoopGroup {
     handles: Arc<[CachePadded<LoopHandle>]>,
     pub(super) watch: LoopActivity,
-    /// No loop waits at the doors: others look there.
-    doors_are_left: AtomicBool,
 }
 
 /// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
@@ -101,11 +97,7 @@ impl LoopGroup {
                 close_idle_wanted: AtomicBool::new(false),
             }))
         });
-        Ok(LoopGroup {
-            handles: handles.collect::<io::Result<_>>()?,
-            watch: LoopActivity::new(polls.len()),
-            doors_are_left: AtomicBool::new(false),
-        })
+        Ok(LoopGroup { handles: handles.collect::<io::Result<_>>()?, watch: LoopActivity::new(polls.len()) })
     }
 
     pub(super) fn handle(&self, index: usize) -> &LoopHandle {
@@ -140,19 +132,6 @@ impl LoopGroup {
         if handle.inbox.wake() {
             handle.wake();
         }
-    }
-
-    /// Whether loops wait at the doors. Where they are not to, each of them leaves when it wakes next; when they are to again, all
-    /// are woken for it.
-    pub(super) fn set_accepting(&self, attend: bool) {
-        let were_left = self.doors_are_left.swap(!attend, Ordering::SeqCst);
-        if attend && were_left {
-            self.wake_all();
-        }
-    }
-
-    pub(super) fn is_accepting(&self) -> bool {
-        !self.doors_are_left.load(Ordering::SeqCst)
     }
 
     /// Every loop looks around: something has changed for all of them.

@@ -145,46 +145,14 @@ impl Reactor {
 
     /// The life of such a thread.
     fn serve_upgraded(self: &Arc<Reactor>) {
-        let mut leave = LeavePool { reactor: self, is_counted: true };
-        let spawn = || self.start_upgrade_thread();
-        self.upgrade_pool.note_arrival();
-        while let Some(work) = self.upgrade_pool.next(false, &spawn) {
-            let Work::Job(conn) = work;
-            if catch_unwind(AssertUnwindSafe(|| {
-                conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
-                    self.upgrade_pool.has_queue()
-                })
-            }))
-            .is_err()
-            {
-                log_caught_panic();
-            }
-            self.upgrade_pool.note_done();
-        }
-        leave.is_counted = false;
+        let is_wanted = || self.upgrade_pool.has_queue();
+        self.upgrade_threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
+            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
+        });
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// ServerStats a thread out of the pool, unless the pool has done so.
-struct LeavePool<'a> {
-    reactor: &'a Arc<Reactor>,
-    is_counted: bool,
-}
-
-impl Drop for LeavePool<'_> {
-    fn drop(&mut self) {
-        self.reactor.upgrade_threads.sweep();
-        if self.is_counted {
-            self.reactor.upgrade_pool.leave();
-            // A connection may wait for the thread that has died.
-            if self.reactor.upgrade_pool.has_queue() {
-                self.reactor.upgrade_pool.request_thread(&|| self.reactor.start_upgrade_thread());
-            }
-        }
     }
 }
 

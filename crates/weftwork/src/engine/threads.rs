@@ -1,11 +1,13 @@
 //! The threads that an engine has started, kept to be joined.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool};
+use super::log_caught_panic;
+use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
 use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
@@ -78,6 +80,28 @@ impl Threads {
         std::mem::take(&mut *self.lock())
     }
 
+    /// The life of a pool thread: work until the pool lets it go. `spawn` starts another one.
+    ///
+    /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+    pub(super) fn work<J, S: EventSource>(
+        &self,
+        pool: &ThreadPool<J, S>,
+        spawn: &impl Fn(),
+        mut perform: impl FnMut(Work<J, S::Event>),
+    ) {
+        let mut leave = LeavePool { threads: self, pool, is_counted: true };
+        let mut had_job = false;
+        pool.note_arrival();
+        while let Some(work) = pool.next(had_job, spawn) {
+            had_job = matches!(work, Work::Job(_));
+            if catch_unwind(AssertUnwindSafe(|| perform(work))).is_err() {
+                log_caught_panic();
+            }
+            pool.note_done();
+        }
+        leave.is_counted = false;
+    }
+
     /// Starts a thread that the pool has counted. If the system refuses it, the thread is counted out, and the log says so.
     pub(super) fn start<J: Send + 'static, S: EventSource>(
         &self,
@@ -92,6 +116,22 @@ impl Threads {
             contain_log(|| log_spawn_error(error, threads));
         }
         started
+    }
+}
+
+/// Counts a thread out of its pool, unless the pool has done so.
+struct LeavePool<'a, J, S: EventSource> {
+    threads: &'a Threads,
+    pool: &'a ThreadPool<J, S>,
+    is_counted: bool,
+}
+
+impl<J, S: EventSource> Drop for LeavePool<'_, J, S> {
+    fn drop(&mut self) {
+        self.threads.sweep();
+        if self.is_counted {
+            self.pool.leave();
+        }
     }
 }
 

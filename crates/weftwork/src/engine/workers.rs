@@ -198,23 +198,15 @@ impl Workers {
 
     /// The life of a thread: one connection after the other.
     fn work(self: &Arc<Workers>) {
-        let mut leave = LeavePool { workers: self, is_counted: true };
         let mut state = ThreadState::new(&self.cx);
-        let spawn = || self.spawn();
-        self.pool.note_arrival();
-        while let Some(work) = self.pool.next(false, &spawn) {
-            let Work::Job(job) = work;
+        self.threads.work(&self.pool, &|| self.spawn(), |Work::Job(job)| {
             let mut next = Some(job);
             while let Some(Job { conn, acceptor }) = next {
-                if catch_unwind(AssertUnwindSafe(|| self.serve(conn, &mut state))).is_err() {
-                    log_caught_panic();
-                }
+                self.serve(conn, &mut state);
                 next = self.try_accept(acceptor);
             }
-            self.pool.note_done();
             state.pool.rest();
-        }
-        leave.is_counted = false;
+        });
     }
 
     fn serve(&self, mut conn: Box<Conn>, state: &mut ThreadState) {
@@ -239,21 +231,6 @@ impl Workers {
         }
         let conn = self.listeners[acceptor].accept(self.cx.clock.now(), &self.cx)?;
         Some(Job { conn, acceptor })
-    }
-}
-
-/// ServerStats a thread out of the pool, unless the pool has done so.
-struct LeavePool<'a> {
-    workers: &'a Workers,
-    is_counted: bool,
-}
-
-impl Drop for LeavePool<'_> {
-    fn drop(&mut self) {
-        self.workers.threads.sweep();
-        if self.is_counted {
-            self.workers.pool.leave();
-        }
     }
 }
 

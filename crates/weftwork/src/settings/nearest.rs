@@ -7,7 +7,7 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     (edits <= word.chars().count().div_ceil(3)).then_some(candidate)
 }
 
-/// ServerStats the characters to insert, remove, replace, or swap with the next character.
+/// Counts the characters to insert, remove, replace, or swap with the next character.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

@@ -11,7 +11,7 @@ pub(crate) fn contain_log(write: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
-/// ServerStats the lines of the current second, and the lines left out since the last line that was written.
+/// Counts the lines of the current second, and the lines left out since the last line that was written.
 #[derive(Debug)]
 pub(crate) struct LineBudget {
     lines_a_second: u32,

@@ -49,7 +49,6 @@ fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
     assert!(doors.accept(now, &cx).is_some());
 
     doors.close(poll.registry());
-    assert!(!doors.attend(poll.registry(), false, now));
     assert_eq!(doors.retry(now), None, "or its loop would never rest");
     let _second = come();
     wait_for_one(&listeners);
@@ -149,31 +148,6 @@ fn listeners_have_their_turns_with_those_who_take_one_in() {
     });
 }
 
-/// As long as others look there. Who came meanwhile is told of as soon as it is attended again.
-#[test]
-fn a_door_that_is_left_tells_of_nobody_until_it_is_attended_again() {
-    let (listeners, come) = door();
-    let (cx, now) = (context(), Tick(0));
-    let mut poll = Poll::new().unwrap();
-    let mut doors = Acceptor::new(listeners.clone());
-    doors.register(poll.registry()).unwrap();
-    assert!(!doors.attend(poll.registry(), true, now));
-    for _ in 0..2 {
-        assert!(doors.attend(poll.registry(), false, now));
-        assert!(!doors.attend(poll.registry(), false, now));
-        let _client = come();
-        wait_for_one(&listeners);
-        assert!(!is_told(&mut poll));
-        assert!(doors.accept(now, &cx).is_none());
-        assert!(doors.attend(poll.registry(), true, now));
-        assert!(is_told(&mut poll));
-        assert_eq!(doors.retry(now), None, "or its loop would never rest");
-        doors.note_ready(0);
-        assert!(doors.accept(now, &cx).is_some());
-        assert!(doors.accept(now, &cx).is_none());
-    }
-}
-
 /// Whoever looks there otherwise may be held up.
 #[test]
 fn a_door_that_is_left_is_looked_at_from_time_to_time() {
@@ -193,31 +167,4 @@ fn a_door_that_is_left_is_looked_at_from_time_to_time() {
         assert!(doors.accept(now, &cx).is_some());
         assert!(doors.accept(now, &cx).is_none());
     }
-}
-
-/// The system has room for so many only.
-#[test]
-fn a_door_that_cannot_be_attended_is_tried_again_and_not_at_each_turn() {
-    let (listeners, come) = door();
-    let (cx, now) = (context(), Tick(0));
-    let mut poll = Poll::new().unwrap();
-    let mut doors = Acceptor::new(listeners.clone());
-    doors.attend(poll.registry(), false, now);
-    // What is there twice is refused, too.
-    register(poll.registry(), &listeners[0], LISTENER_0 + 1).unwrap();
-    assert!(doors.attend(poll.registry(), true, now));
-    assert!(!doors.attend(poll.registry(), true, now), "it has just been refused");
-    let then = now.after(BACK_OFF);
-    assert_eq!(doors.retry(now), Some(then));
-    let _client = come();
-    wait_for_one(&listeners);
-    doors.next_turn(then);
-    assert!(doors.accept(then, &cx).is_some());
-    assert!(doors.accept(then, &cx).is_none());
-    // The refused one has made room.
-    assert!(doors.attend(poll.registry(), true, then));
-    assert_eq!(doors.retry(then), None);
-    let _client = come();
-    wait_for_one(&listeners);
-    assert!(is_told(&mut poll));
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Shared, WorkerState};
@@ -99,16 +98,10 @@ impl Shared {
     /// A connection that waits at a listener would wake a loop, whose leader would wake a thread for the call. This thread is
     /// awake: with 100 connections of one call of 1 ms each, it answers 1.32 of the requests/s.
     pub(super) fn try_accept(&self, home: u32) -> Option<Box<Conn>> {
-        let look = self.looks.fetch_add(1, Ordering::Relaxed);
         if !self.may_go_on() {
             return None;
         }
-        let conn = self.listeners.accept(self.cx.clock.now(), &self.cx);
-        if !self.loops.is_accepting() && self.listeners.has_anybody() {
-            // Not always the same loop, whose leader may be in a call.
-            self.loops.send(look as usize % self.cells.len(), LoopMessage::Accept);
-        }
-        let mut conn = conn?;
+        let mut conn = self.listeners.accept(self.cx.clock.now(), &self.cx)?;
         conn.home = home;
         Some(conn)
     }

@@ -25,7 +25,6 @@
 //!
 //! The engine `pool` is this engine with one loop that makes no inline calls ([`Mode::Pool`]).
 
-mod accept_mode;
 mod detached;
 mod leader;
 mod sysmon;
@@ -36,16 +35,16 @@ mod tests;
 pub(super) use sysmon::is_stuck;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use mio::Poll;
 
 use self::leader::CurrentLoop;
+use super::EngineHandle;
 use super::acceptor::Listeners;
 use super::blocking;
 use super::event_loop::EventLoop;
@@ -55,7 +54,6 @@ use super::predictor::BlockingPredictor;
 use super::shared_poller::SharedPoller;
 use super::thread_pool::{Limits, ThreadPool, Work};
 use super::threads::Threads;
-use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -139,8 +137,6 @@ struct Shared {
     pool: ThreadPool<Job, SharedPoller>,
     predictor: BlockingPredictor,
     threads: Threads,
-    /// Tries to accept, ever, of threads that came back from calls.
-    looks: AtomicU32,
     /// Limits the lines about work that waits since all threads are busy.
     starved: LineBudget,
 }
@@ -189,7 +185,6 @@ impl Shared {
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
-            looks: AtomicU32::new(0),
             starved: LineBudget::new(1),
             handler,
             cx,
@@ -317,26 +312,14 @@ impl Shared {
 
     /// The life of a thread: it leads loops and serves connections, in whatever order that is needed.
     fn work(self: &Arc<Shared>) {
-        // A panic in what follows is a bug, and must not hang the shutdown.
-        let mut leave = LeavePool { shared: self, is_counted: true };
         let mut worker = self.worker_state();
         let _entered = blocking::enter(worker.current.clone());
-        let spawn = || self.spawn();
-        let mut had_job = false;
-        self.pool.note_arrival();
-        while let Some(work) = self.pool.next(had_job, &spawn) {
-            had_job = matches!(work, Work::Job(_));
-            // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
-            if catch_unwind(AssertUnwindSafe(|| self.perform(work, &mut worker))).is_err() {
-                log_caught_panic();
-                worker.current.hand_off();
-            }
-            self.pool.note_done();
+        self.threads.work(&self.pool, &|| self.spawn(), |work| {
+            self.perform(work, &mut worker);
             if self.pool.idle() > 0 {
                 worker.pool.rest();
             }
-        }
-        leave.is_counted = false;
+        });
     }
 
     fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
@@ -353,21 +336,6 @@ impl Shared {
                     self.serve_detached(conn, None, worker);
                 }
             }
-        }
-    }
-}
-
-/// ServerStats a thread out of the pool, unless the pool has done so.
-struct LeavePool<'a> {
-    shared: &'a Shared,
-    is_counted: bool,
-}
-
-impl Drop for LeavePool<'_> {
-    fn drop(&mut self) {
-        self.shared.threads.sweep();
-        if self.is_counted {
-            self.shared.pool.leave();
         }
     }
 }

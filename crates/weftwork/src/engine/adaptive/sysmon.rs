@@ -4,11 +4,9 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::accept_mode::AcceptMode;
 use crate::engine::log_caught_panic;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -23,8 +21,6 @@ const CALM_LOOKS: u32 = 50;
 /// A loop that is lent at so many looks in a row is stuck, too, although calls end in between: each of them takes a
 /// large part of the time, such as 100 us in a database.
 const LENT_LOOKS: u32 = 10;
-/// So many tries of pool threads to accept in each millisecond are often.
-const ACCEPTS_OFTEN: u64 = 10;
 /// Threads that are added at one look for requests that wait.
 const THREADS_A_LOOK: usize = 2;
 /// Time over which the use of the cores is taken.
@@ -43,7 +39,6 @@ struct Looks {
     /// Looks in a row at which nothing went on.
     quiet: u32,
     evicted: Tick,
-    accept_mode: AcceptMode,
     cpu: CpuLook,
 }
 
@@ -89,25 +84,23 @@ struct CellLook {
 impl Shared {
     pub(super) fn start_sysmon(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
-        let work = move || shared.run_sysmon(ACCEPTS_OFTEN);
+        let work = move || shared.run_sysmon();
         self.threads.keep(std::thread::Builder::new().name("weft-sysmon".into()).spawn(work)?);
         Ok(())
     }
 
-    /// So many tries to accept in each millisecond are often.
-    pub(super) fn run_sysmon(self: &Arc<Shared>, looks_often: u64) {
+    fn run_sysmon(self: &Arc<Shared>) {
         self.loops.watch.attach();
         // A panic is a bug of ours, or of the log.
-        while catch_unwind(AssertUnwindSafe(|| self.monitor(looks_often))).is_err() {
+        while catch_unwind(AssertUnwindSafe(|| self.monitor())).is_err() {
             log_caught_panic();
         }
     }
 
-    fn monitor(self: &Arc<Shared>, looks_often: u64) {
+    fn monitor(self: &Arc<Shared>) {
         let now = self.cx.clock.now();
         let cells = self.cells.iter().map(|cell| CellLook { epoch: cell.epoch(), lent: 0 }).collect();
-        let accept_mode = AcceptMode::new(looks_often, Instant::now());
-        let mut looks = Looks { cells, calm: 0, quiet: 0, evicted: now, accept_mode, cpu: CpuLook::new() };
+        let mut looks = Looks { cells, calm: 0, quiet: 0, evicted: now, cpu: CpuLook::new() };
         while self.cx.stage() != Stage::Closing {
             self.look(&mut looks);
             if looks.quiet > CALM_LOOKS && self.sleep_until_busy() {
@@ -132,7 +125,6 @@ impl Shared {
             seen.epoch = epoch;
         }
         found |= self.check_pool(looks);
-        found |= self.check_accept_mode(&mut looks.accept_mode);
         moved |= found;
         looks.quiet = if moved { 0 } else { looks.quiet + 1 };
         looks.calm = if found { 0 } else { looks.calm.saturating_add(1) };
@@ -166,15 +158,6 @@ impl Shared {
             self.evict_idle(if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout });
         }
         is_short
-    }
-
-    /// True: accepting is left to threads that come back from calls.
-    pub(super) fn check_accept_mode(&self, accept_mode: &mut AcceptMode) -> bool {
-        let looks = self.looks.load(Ordering::Relaxed);
-        let accepted = self.cx.counters.accepted.load(Ordering::Relaxed);
-        let is_left = accept_mode.look(looks, accepted, Instant::now());
-        self.loops.set_accepting(!is_left);
-        is_left
     }
 
     /// Loops that are lent now would stay so until their handlers return, with their connections. So would those whose

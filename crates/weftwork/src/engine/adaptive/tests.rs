@@ -1,6 +1,5 @@
 //! Requests while threads are short, calls that block, and code of users that panics.
 
-mod accept_mode;
 mod scarce;
 #[cfg(target_os = "linux")]
 mod shared;

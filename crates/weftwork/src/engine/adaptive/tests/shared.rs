@@ -1,5 +1,7 @@
 //! Connections in the shared poller: no event, no end and no thread is lost, and idle ones return to their loops.
 
+use std::sync::atomic::AtomicU32;
+
 use super::*;
 use crate::conn::Step;
 use crate::engine::shared_poller::AddResult;
