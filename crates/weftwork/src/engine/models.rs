@@ -1,23 +1,17 @@
-//! loom models of the hand-overs between threads: the cell, the place, the inbox, the standby stack, the waitlist, the
-//! pool's counters, the gate.
+//! Loom models of the hand-overs between threads: the hand-off cell, the connection slot, the inbox and the thread pool.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
-mod pending_queue;
-mod pool;
+mod thread_pool;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::conn_slot::ConnSlot;
-use super::gate::Gate;
 use super::handoff::HandoffCell;
 use super::inbox::Inbox;
-use super::parker::Parker;
-use super::thread_pool::{Limits, Submitted, ThreadPool};
 
 /// A loop whose leaders are counted: two at once would be the end of all order.
 struct EventLoop(Arc<AtomicUsize>);
@@ -251,155 +245,5 @@ fn loom_inbox_keeps_nothing_for_a_loop_that_has_ended() {
         inbox.close();
         let _ = bringer.join().unwrap();
         assert_eq!(std::sync::Arc::strong_count(&message), 1);
-    });
-}
-
-const LIMITS: Limits = Limits { kept: 1, threads_max: 1, queue_max: 1 };
-
-/// A thread parks while a job is given to it, queued, or the server stops: the job is done exactly once, or
-/// refused, and the thread ends.
-#[test]
-fn loom_thread_pool_does_every_job_once() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::new(LIMITS));
-        let done = Arc::new(AtomicUsize::new(0));
-        let Submitted::Spawn(first) = standby.give(1) else { panic!("nobody was parked") };
-        let worker = {
-            let (standby, done) = (standby.clone(), done.clone());
-            thread::spawn(move || {
-                let parker = Parker::new();
-                let mut job = Some(first);
-                while job.is_some() {
-                    done.fetch_add(1, Ordering::SeqCst);
-                    job = standby.wait(&parker, Duration::ZERO);
-                }
-                standby.leave();
-            })
-        };
-        // One thread is all there may be: the second job is taken by it, or waits until it can.
-        assert!(matches!(standby.give_or_queue(2), Submitted::Taken));
-        while done.load(Ordering::SeqCst) < 2 {
-            thread::yield_now();
-        }
-        standby.close();
-        worker.join().unwrap();
-        assert_eq!(done.load(Ordering::SeqCst), 2);
-        assert!(matches!(standby.give(3), Submitted::Rejected(3)));
-    });
-}
-
-/// What cannot be refused is taken by the one thread that parks at that moment.
-#[test]
-fn loom_thread_pool_queue_first_is_not_forgotten() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::new(LIMITS));
-        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        let worker = {
-            let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
-        };
-        standby.queue_first(());
-        assert!(worker.join().unwrap());
-    });
-}
-
-/// A job is left for threads at work while the last of them parks, and the watcher calls for it: it is done once.
-#[test]
-fn loom_thread_pool_looks_after_the_queue() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::new(LIMITS));
-        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        let worker = {
-            let standby = standby.clone();
-            thread::spawn(move || {
-                let parker = Parker::new();
-                let taken = standby.wait(&parker, Duration::ZERO).is_some();
-                (taken, standby.wait(&parker, Duration::ZERO).is_some())
-            })
-        };
-        assert!(standby.queue(()).is_ok());
-        while standby.stats().queued > 0 {
-            let called = standby.call_for_queue();
-            assert!(matches!(called, None | Some(Submitted::Taken)), "it may have one thread");
-            thread::yield_now();
-        }
-        standby.close();
-        assert_eq!(worker.join().unwrap(), (true, false));
-    });
-}
-
-/// The server stops while a thread parks: it is not left behind.
-#[test]
-fn loom_thread_pool_close_wakes_everybody() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::<()>::new(LIMITS));
-        let worker = {
-            let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_none())
-        };
-        standby.close();
-        assert!(worker.join().unwrap());
-    });
-}
-
-/// A thread is parked. A leader risks a call with it while another gives its loop away: one of them has it, the other
-/// one that is to be started.
-#[test]
-fn loom_thread_pool_keeps_a_parked_thread_for_a_risk() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
-        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        let worker = {
-            let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
-        };
-        let giver = {
-            let standby = standby.clone();
-            thread::spawn(move || matches!(standby.give(()), Submitted::Rejected(())))
-        };
-        let risked = standby.risk();
-        assert!(!giver.join().unwrap(), "it is parked, or one more may be started");
-        if risked {
-            assert!(matches!(standby.give_at_any_rate((), true), Submitted::Taken), "it was promised");
-        }
-        standby.close();
-        let had_work = worker.join().unwrap();
-        assert!(had_work || !risked);
-    });
-}
-
-/// A job is queued while a thread is kept for a risk, which ends: the job is not forgotten.
-#[test]
-fn loom_thread_pool_queue_goes_on_after_a_risk() {
-    loom::model(|| {
-        let standby = Arc::new(ThreadPool::new(LIMITS));
-        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        let worker = {
-            let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
-        };
-        let risked = standby.risk();
-        assert!(matches!(standby.give_or_queue(()), Submitted::Taken));
-        if risked {
-            standby.risk_is_over();
-        }
-        assert!(worker.join().unwrap());
-    });
-}
-
-/// The gate opens while others come to it: nobody is left behind.
-#[test]
-fn loom_gate_lets_everybody_through() {
-    loom::model(|| {
-        let gate = Arc::new(Gate::new());
-        gate.shut();
-        let others = [(); 2].map(|()| {
-            let gate = gate.clone();
-            thread::spawn(move || {
-                gate.pass();
-            })
-        });
-        gate.open();
-        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }

@@ -116,6 +116,9 @@ struct State<J> {
     closed: bool,
     /// The system has refused a thread: no other is started before then.
     backoff: Option<Instant>,
+    /// One thread that waits is to time out. loom has no clock.
+    #[cfg(loom)]
+    expires: bool,
 }
 
 /// The pool at one moment.
@@ -138,8 +141,16 @@ impl<J> State<J> {
 
 impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn new(limits: Limits, source: S) -> ThreadPool<J, S> {
-        let state =
-            State { queue: VecDeque::new(), urgent: 0, threads: 0, wakeups: 0, closed: false, backoff: None };
+        let state = State {
+            queue: VecDeque::new(),
+            urgent: 0,
+            threads: 0,
+            wakeups: 0,
+            closed: false,
+            backoff: None,
+            #[cfg(loom)]
+            expires: false,
+        };
         ThreadPool {
             state: Mutex::new(state),
             empty: Condvar::new(),
@@ -199,18 +210,24 @@ impl<J, S: EventSource> ThreadPool<J, S> {
 
     /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: there is none. A thread
     /// that would have to be started does not count, since the system may refuse it.
-    pub(super) fn reserve(&self) -> bool {
-        let is_granted = self.reserved.fetch_add(1, Ordering::SeqCst) < self.parked();
+    pub(super) fn reserve(&self, spawn: impl Fn()) -> bool {
+        if self.parked() == 0 {
+            return false;
+        }
+        let reserved = self.reserved.fetch_add(1, Ordering::SeqCst);
+        let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst);
         if !is_granted {
-            self.reserved.fetch_sub(1, Ordering::SeqCst);
+            // A thread may have gone to wait meanwhile, and have left a job in the queue.
+            self.unreserve(spawn);
         }
         is_granted
     }
 
-    /// The job in front was submitted, or is not needed.
+    /// The job in front was submitted, or is not needed: the thread may take other jobs.
     pub(super) fn unreserve(&self, spawn: impl Fn()) {
         self.reserved.fetch_sub(1, Ordering::SeqCst);
-        if self.has_queue() {
+        // Not a load, for the same reason as in `request_thread`.
+        if self.queued.fetch_add(0, Ordering::SeqCst) > 0 {
             self.request_thread(&spawn);
         }
     }
@@ -241,7 +258,11 @@ impl<J, S: EventSource> ThreadPool<J, S> {
                     return;
                 }
                 if self.count_in() {
-                    return spawn();
+                    spawn();
+                    if self.on_its_way.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    // The thread is here already, or the system has refused it.
                 }
             }
             // A job may have been pushed meanwhile, by a thread that saw one on its way.
@@ -303,6 +324,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// A thread that was counted ends, for another reason than that [`ThreadPool::next`] has retired it.
     pub(super) fn leave(&self) {
         self.count_out(&mut lock(&self.state));
+        // It may have died on its way.
+        self.note_arrival();
     }
 
     fn count_out(&self, state: &mut State<J>) {
@@ -313,7 +336,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     fn note_length(&self, state: &State<J>) {
-        self.queued.store(state.queue.len(), Ordering::SeqCst);
+        // A swap, which costs what a store does on x86: loom knows of no one order of all SeqCst accesses.
+        self.queued.swap(state.queue.len(), Ordering::SeqCst);
     }
 
     fn queued(&self) -> usize {
@@ -423,6 +447,13 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         let state = lock(&self.state);
         let waited = self.empty.wait_timeout_while(state, timeout, |state| state.threads > 0);
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.threads
+    }
+
+    /// The wait of one thread that is parked, or of the next one that parks, times out.
+    #[cfg(loom)]
+    pub(super) fn expire(&self) {
+        lock(&self.state).expires = true;
+        self.unparked.notify_all();
     }
 
     /// loom has no clock: the model waits until all threads have left.

@@ -95,7 +95,7 @@ impl Shared {
         active.guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0)
     }
 
-    fn call_mode(&self, conn: &Conn) -> CallMode {
+    fn call_mode(self: &Arc<Shared>, conn: &Conn) -> CallMode {
         if conn.is_taken_over() {
             return CallMode::Posted;
         }
@@ -114,7 +114,7 @@ impl Shared {
                 CallMode::Inline { route: Some(route) }
             }
             // If this call blocks, a thread has to be there that leads the loop.
-            Blocking::Learn { route } if self.pool.reserve() => CallMode::Reserved { route },
+            Blocking::Learn { route } if self.pool.reserve(|| self.spawn()) => CallMode::Reserved { route },
             Blocking::Learn { .. } => CallMode::Posted,
         }
     }

@@ -83,10 +83,10 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
 
-    /// loom has no clock: the model waits until the thread is woken.
+    /// loom has no clock: the model waits until the thread is woken, or until [`ThreadPool::expire`].
     #[cfg(loom)]
     fn wait_parked<'a>(&self, mut state: Guard<'a, State<J>>) -> Guard<'a, State<J>> {
-        while state.wakeups == 0 && !state.closed {
+        while state.wakeups == 0 && !state.closed && !std::mem::take(&mut state.expires) {
             state = self.unparked.wait(state).unwrap();
         }
         state
