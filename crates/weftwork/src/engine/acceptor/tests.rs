@@ -147,24 +147,3 @@ fn listeners_have_their_turns_with_those_who_take_one_in() {
         })
     });
 }
-
-/// Whoever looks there otherwise may be held up.
-#[test]
-fn a_door_that_is_left_is_looked_at_from_time_to_time() {
-    let (listeners, come) = door();
-    let (cx, poll, mut now) = (context(), Poll::new().unwrap(), Tick(0));
-    let mut doors = Acceptor::new(listeners.clone());
-    doors.attend(poll.registry(), false, now);
-    for _ in 0..3 {
-        let _client = come();
-        wait_for_one(&listeners);
-        let then = now.after(BACK_OFF);
-        assert_eq!(doors.retry(now), Some(then));
-        doors.next_turn(now);
-        assert!(doors.accept(now, &cx).is_none());
-        now = then;
-        doors.next_turn(now);
-        assert!(doors.accept(now, &cx).is_some());
-        assert!(doors.accept(now, &cx).is_none());
-    }
-}

@@ -10,8 +10,7 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::conn::Call;
-use crate::engine::testing::burst::eventually;
-use crate::engine::testing::client::{in_some_round, panics_when_sent};
+use crate::engine::testing::client::panics_when_sent;
 use crate::engine::thread_wait::ThreadWait;
 use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
@@ -268,121 +267,6 @@ fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Co
     assert!(lp.poll_ready(&loops, &cx).is_none() && cx.stats().connections == 1, "it has ended");
     lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
     assert!(lp.poll_ready(&loops, &cx).is_some(), "it asks");
-}
-
-/// A loop at whose doors nobody else is, and how to come there.
-fn with_door<'a>(
-    cx: &'a Context,
-    loops: &'a LoopGroup,
-    poll: Poll,
-) -> (impl FnMut(Duration) -> usize + 'a, impl FnMut()) {
-    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
-    listener.listen(8).unwrap();
-    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
-    let listeners = Arc::new(vec![listener]);
-    let mut lp = EventLoop::new(0, poll, loops, listeners.clone(), cx.clock.now()).unwrap();
-    // How many connections it has after so long a wait.
-    let turn = move |patience| {
-        lp.wait(loops, cx, Some(patience));
-        assert!(lp.poll_ready(loops, cx).is_none(), "nobody has asked");
-        lp.table.len()
-    };
-    let mut clients = Vec::new();
-    let come = move || {
-        assert!(!crate::engine::acceptor::is_pending(&listeners[0]), "one at a time");
-        clients.push(std::net::TcpStream::connect(address).unwrap());
-        eventually("somebody waits", || crate::engine::acceptor::is_pending(&listeners[0]));
-    };
-    (turn, come)
-}
-
-/// Threads that come back from calls look there, and have the loop look where they cannot do with it.
-#[test]
-fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
-    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    // Where it is held up it looks there by itself, and there is nothing to see.
-    in_some_round("it leaves them", || {
-        let (loops, poll) = group_of_one();
-        let (mut turn, mut come) = with_door(&cx, &loops, poll);
-        loops.set_accepting(false);
-        assert_eq!(turn(Duration::ZERO), 0);
-        come();
-        if turn(Duration::ZERO) != 0 {
-            return false;
-        }
-        loops.send(0, LoopMessage::Accept);
-        assert_eq!(turn(Duration::ZERO), 1);
-        come();
-        if turn(Duration::ZERO) != 1 {
-            return false;
-        }
-        loops.set_accepting(true);
-        assert_eq!(turn(Duration::ZERO), 2);
-        come();
-        assert_eq!(turn(Duration::ZERO), 3);
-        true
-    });
-}
-
-/// Also where nobody tells it.
-#[test]
-fn a_loop_that_has_left_the_doors_looks_there_from_time_to_time() {
-    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let (loops, poll) = group_of_one();
-    let (mut turn, mut come) = with_door(&cx, &loops, poll);
-    loops.set_accepting(false);
-    let begun = Instant::now();
-    for there in 0..3 {
-        come();
-        // It may be about to leave.
-        let mut turns = (0..3).map(|_| turn(PATIENCE));
-        assert!(turns.any(|connections| connections > there));
-    }
-    assert!(begun.elapsed() < PATIENCE);
-}
-
-/// Others may have taken the room for it in the kernel.
-#[test]
-fn a_loop_that_cannot_come_back_to_the_doors_looks_there_however_busy_it_is() {
-    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
-    listener.listen(8).unwrap();
-    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
-    let (loops, poll) = group_of_one();
-    let registry = poll.registry().try_clone().unwrap();
-    let fd = listener.as_raw_fd();
-    let mut lp = EventLoop::new(0, poll, &loops, Arc::new(vec![listener]), cx.clock.now()).unwrap();
-    loops.set_accepting(false);
-    lp.wait(&loops, &cx, Some(Duration::ZERO));
-    let _client = std::net::TcpStream::connect(address).unwrap();
-    loops.set_accepting(true);
-    eventually("it has taken the client in", || {
-        // What is there twice is refused.
-        let _ = registry.register(&mut SourceFd(&fd), Token(NESTED_POLLER), Interest::WRITABLE);
-        lp.wait(&loops, &cx, Some(Duration::from_millis(1)));
-        assert!(lp.poll_ready(&loops, &cx).is_none(), "nobody has asked");
-        lp.table.len() == 1
-    });
-}
-
-/// Where it waits by then.
-#[test]
-fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
-    let cx = Context::new(Settings::default()).unwrap();
-    let (loops, poll) = group_of_one();
-    let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
-    loops.set_accepting(false);
-    let took = std::thread::scope(|scope| {
-        let waits = scope.spawn(|| {
-            let begun = Instant::now();
-            lp.wait(&loops, &cx, Some(PATIENCE));
-            begun.elapsed()
-        });
-        eventually("it sleeps", || !loops.watch.is_busy(0));
-        loops.set_accepting(true);
-        waits.join().unwrap()
-    });
-    assert!(took < PATIENCE);
 }
 
 /// Its handler may block: then it is the one with the fewest for as long as that lasts.
