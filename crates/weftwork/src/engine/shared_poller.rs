@@ -49,18 +49,6 @@ struct TimedSlot {
     since: AtomicU64,
 }
 
-/// What became of a connection that was to be added.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum AddResult {
-    /// `is_first`: it is the only one.
-    Added { is_first: bool },
-    /// There is no free slot.
-    Full,
-    /// This system has no poller that tells one thread of each event.
-    #[cfg_attr(any(target_os = "linux", target_os = "android"), allow(dead_code))]
-    Unsupported,
-}
-
 /// Frees the slot of a connection that is with a thread when dropped. Does nothing if the connection has left before.
 pub(super) struct SlotGuard<'a>(&'a SharedPoller, usize);
 
@@ -119,21 +107,21 @@ impl SharedPoller {
         Ok(shared)
     }
 
-    /// Gives a connection its slot, if it has none yet.
-    pub(super) fn add(&self, conn: &mut Conn) -> AddResult {
+    /// Gives a connection its slot, if it has none yet. `None`: there is no free slot. Otherwise whether it is the only connection.
+    pub(super) fn add(&self, conn: &mut Conn) -> Option<bool> {
         if conn.registered == Registered::Shared {
-            return AddResult::Added { is_first: false };
+            return Some(false);
         }
-        let Some(index) = lock(&self.free).pop() else { return AddResult::Full };
+        let index = lock(&self.free).pop()?;
         let token = self.slots[index].slot.generation();
         // Bytes that are there already are told of at once. The slot is empty by then, and `put_back` hears of them.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), READS).is_err() {
             lock(&self.free).push(index);
-            return AddResult::Full;
+            return None;
         }
         let is_first = self.conns.fetch_add(1, Ordering::SeqCst) == 0;
         (conn.registered, conn.token) = (Registered::Shared, token);
-        AddResult::Added { is_first }
+        Some(is_first)
     }
 
     /// To be held while a connection is with a thread, and to be forgotten when it is put back.

@@ -9,7 +9,6 @@ use super::{Shared, WorkerState};
 use crate::conn::{Call, Conn, Flushed, Readiness, Registered, Step, Wait};
 use crate::engine::loops::LoopMessage;
 use crate::engine::predictor::QUICK;
-use crate::engine::shared_poller::AddResult;
 use crate::engine::thread_pool::EventSource;
 use crate::engine::thread_wait::{OwnedThreadWait, ThreadWait};
 use crate::message::Blocking;
@@ -169,12 +168,9 @@ impl Shared {
                     Err(_) => return Outcome::Closed,
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Outcome::ToLoop,
+                // After a request that arrived in pieces, the next one is waited for here if another thread is free.
+                Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_set(conn, now),
                 Step::Read => {
-                    if !(was_long && self.pool.has_thread())
-                        && let Some(outcome) = self.add_to_set(conn, now)
-                    {
-                        return outcome;
-                    }
                     let read = conn.fill_for(KEEPALIVE_WAIT, now, &mut worker.pool);
                     at = Instant::now();
                     now = self.cx.clock.at(at);
@@ -193,18 +189,13 @@ impl Shared {
         if conn.flush(now).is_ok() { Outcome::ToLoop } else { Outcome::Closed }
     }
 
-    /// Its next request is waited for in the shared poller, if there is a slot. `None`: there is no such poller.
-    fn add_to_set(&self, conn: &mut Conn, now: Tick) -> Option<Outcome> {
-        match self.pool.source.add(conn) {
-            AddResult::Added { is_first } => {
-                if is_first {
-                    self.loops.watch.wake_if_asleep();
-                }
-                Some(Outcome::ToSet(now))
-            }
-            AddResult::Full => Some(Outcome::ToLoop),
-            AddResult::Unsupported => None,
+    /// Its next request is waited for in the shared poller, if there is a slot.
+    fn add_to_set(&self, conn: &mut Conn, now: Tick) -> Outcome {
+        let Some(is_first) = self.pool.source.add(conn) else { return Outcome::ToLoop };
+        if is_first {
+            self.loops.watch.wake_if_asleep();
         }
+        Outcome::ToSet(now)
     }
 
     /// Others need this thread more than a connection that has used its time slice, and a loop without a thread more than any.

@@ -9,16 +9,6 @@ use crate::transport::Tick;
 
 pub(super) struct SharedPoller;
 
-pub(super) enum AddResult {
-    #[allow(dead_code)]
-    Added {
-        is_first: bool,
-    },
-    #[allow(dead_code)]
-    Full,
-    Unsupported,
-}
-
 pub(super) struct SlotGuard;
 
 impl EventSource for SharedPoller {
@@ -40,8 +30,8 @@ impl SharedPoller {
         Ok(SharedPoller)
     }
 
-    pub(super) fn add(&self, _: &mut Conn) -> AddResult {
-        AddResult::Unsupported
+    pub(super) fn add(&self, _: &mut Conn) -> Option<bool> {
+        None
     }
 
     pub(super) fn guard(&self, _: &Conn) -> Option<SlotGuard> {

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicU32;
 
 use super::*;
 use crate::conn::Step;
-use crate::engine::shared_poller::AddResult;
 use crate::engine::testing::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::thread_pool::EventSource;
 
@@ -259,7 +258,7 @@ fn idle_connections_return_to_their_loop() {
     let _client = house.connect();
     let mut conn = house.accept();
     conn.is_placed = true;
-    assert!(matches!(set.add(&mut conn), AddResult::Added { is_first: true }));
+    assert!(set.add(&mut conn) == Some(true));
     assert!(set.put_back(conn, house.shared.cx.clock.now()).is_none());
     house.shared.evict_idle(Duration::from_secs(60));
     assert!(house.messages().is_empty(), "it is not idle for long");
