@@ -11,24 +11,24 @@
 //! A response may continue after its handler. Then one of these phases comes before `Send` or in its place:
 //!
 //! - `Later`: another thread provides the response.
-//! - `Fed`: other threads send the body.
+//! - `FeedBody`: other threads send the body.
 //! - `Takeover`: the connection speaks another protocol.
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
-mod ending;
-mod fed;
+mod close;
+mod conn_count;
+mod deferred;
+mod exchange;
+mod feed_body;
 mod io;
-mod later;
-mod live;
-mod open;
-mod preface;
+mod io_wait;
+mod pending_body;
+mod proxy_header;
 mod refusal;
-mod rest;
-mod takeover;
 #[cfg(test)]
 mod tests;
-mod wait;
+mod upgrade;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,17 +38,17 @@ use std::time::Duration;
 use http::Method;
 use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 
+pub(crate) use exchange::Call;
 pub(crate) use io::Flushed;
-pub(crate) use live::Call;
-pub(crate) use wait::{Readiness, Wait};
+pub(crate) use io_wait::{IoWait, Readiness};
 
-use self::open::Open;
-use self::rest::{Kept, Rest};
+use self::conn_count::CountGuard;
+use self::pending_body::{PendingBody, SafeDrop};
 use crate::message::RequestLine;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
-use crate::transport::deadlines::{Pace, Timeout};
-use crate::transport::{Buffers, Pool, Stream, Tick};
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::{BufferPool, Buffers, Stream, Tick};
 
 /// Number of unsent bytes above which the connection's next request waits.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -66,9 +66,9 @@ pub(crate) enum Step {
     /// A call of the handler: [`Conn::run`].
     Call,
     /// A thread or a fiber of its own: [`Conn::take_over`].
-    Takeover,
+    Upgrade,
     /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
-    Wait,
+    WaitFeed,
     /// To be dropped.
     Close,
 }
@@ -81,9 +81,9 @@ pub(crate) enum Registered {
     #[default]
     Not,
     /// Readable.
-    ForBytes,
+    Read,
     /// Readable or writable.
-    ForRoom,
+    ReadWrite,
 }
 
 /// Position of a connection in the exchange of a request and its response.
@@ -98,11 +98,11 @@ enum Phase {
     /// A request waits for the handler.
     Ready,
     /// The response is sent later: another thread provides it, or time must pass.
-    Later,
+    Deferred,
     /// The response continues while other threads send bytes for it.
-    Fed,
+    FeedBody,
     /// The response to an upgrade is being sent. Then the connection leaves this code.
-    Takeover,
+    Upgrade,
     /// The rest of a response is being sent.
     Send(After),
     /// The rest of an unread body is being dropped.
@@ -119,7 +119,7 @@ pub(crate) struct Conn {
     stream: Stream,
     http: Http1,
     phase: Phase,
-    pace: Pace,
+    pace: PeerTimer,
     /// Time after which the connection closes with its next response.
     expires: Tick,
     peer: Option<SocketAddr>,
@@ -127,16 +127,16 @@ pub(crate) struct Conn {
     proxied: Option<Box<Proxied>>,
     /// Absent while the connection is idle.
     buffers: Option<Box<Buffers>>,
-    rest: Kept,
-    open: Open,
+    rest: SafeDrop,
+    open: CountGuard,
     /// Whether there may be bytes to read. A read that finds no more clears it.
     readable: bool,
     /// Whether the poller has reported that the peer has closed its side. A short read is then not the last one.
     ended: bool,
     /// Whether the last request keeps the connection open. Its head may be gone before its response is sent.
-    peer_persists: bool,
+    peer_keep_alive: bool,
     /// Whether a handler may have taken long, so that bytes may have arrived meanwhile.
-    has_dwelt: bool,
+    handler_ran: bool,
     /// Whether so much was sent, or the peer was so slow, that bytes may still be in the local kernel.
     has_sent_much: bool,
     /// Fields of the owner: the loop, the token there, the budget used in this cycle, and whether the poller knows the
@@ -149,7 +149,7 @@ pub(crate) struct Conn {
     pub(crate) is_placed: bool,
     pub(crate) token: usize,
     pub(crate) registered: Registered,
-    /// Time since when it has waited for a thread. See [`Conn::forsake_if_vain`].
+    /// Time since when it has waited for a thread. See [`Conn::drop_if_abandoned`].
     pub(crate) queued_since: Option<Tick>,
 }
 
@@ -163,17 +163,17 @@ impl Conn {
             stream,
             http: Http1::new(),
             phase: Phase::Head,
-            pace: Pace::start(Timeout::Head, now),
+            pace: PeerTimer::start(TimeoutKind::Head, now),
             expires: now.after(age),
             peer,
             proxied: None,
             buffers: None,
-            rest: Kept::default(),
-            open: Open::new(&cx.counters),
+            rest: SafeDrop::default(),
+            open: CountGuard::new(&cx.counters),
             readable: true,
             ended: false,
-            peer_persists: false,
-            has_dwelt: false,
+            peer_keep_alive: false,
+            handler_ran: false,
             has_sent_much: false,
             home: 0,
             calls: 0,
@@ -196,9 +196,9 @@ impl Conn {
                 Phase::Body => self.read_ahead(now, cx),
                 Phase::Ready => Some(if self.has_room() { Step::Call } else { Step::Write }),
                 Phase::Send(after) => self.finish_sending(after, now),
-                Phase::Later => self.await_response(now, cx),
-                Phase::Fed => self.feed_on(now, cx),
-                Phase::Takeover => Some(if self.unsent() > 0 { Step::Write } else { Step::Takeover }),
+                Phase::Deferred => self.await_response(now, cx),
+                Phase::FeedBody => self.feed_on(now, cx),
+                Phase::Upgrade => Some(if self.unsent() > 0 { Step::Write } else { Step::Upgrade }),
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
                 Phase::Proxy => self.read_proxy_header(now, cx),
@@ -216,7 +216,7 @@ impl Conn {
             return due;
         }
         let due = self.pace.deadline(&cx.settings);
-        if self.is_unused() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
+        if self.is_new() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
     }
 
     /// Returns whether nothing is in progress. At shutdown such a connection closes at once. A thread that is free may
@@ -242,14 +242,14 @@ impl Conn {
     }
 
     /// Returns whether the upgraded protocol must be run, away from any loop: [`Conn::take_over`].
-    pub(crate) fn is_taken_over(&self) -> bool {
-        self.phase == Phase::Takeover
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.phase == Phase::Upgrade
     }
 
     /// Returns whether the last request read is the last one, or may be, because its client does not keep the
     /// connection open.
     pub(crate) fn ends_with_request(&self) -> bool {
-        !self.peer_persists
+        !self.peer_keep_alive
     }
 
     /// Returns whether the request was rejected, and only the refusal is left to send.
@@ -294,7 +294,7 @@ impl Conn {
         static NONE: Method = Method::GET;
         match self.buffers.as_deref() {
             // The head is gone, because an idle connection holds no buffer.
-            Some(_) if self.phase == Phase::Later => RequestLine::new(&NONE, b""),
+            Some(_) if self.phase == Phase::Deferred => RequestLine::new(&NONE, b""),
             Some(buffers) => RequestLine::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
             None => RequestLine::new(&NONE, b""),
         }
@@ -302,23 +302,23 @@ impl Conn {
 
     /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_room(&self) -> bool {
-        self.pace.what == Timeout::Write
+        self.pace.what == TimeoutKind::Write
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.
     pub(crate) fn holds_body(&self) -> bool {
-        matches!(self.rest.as_deref(), Some(Rest::Known { .. })) || self.unsent() > COPIED_BYTES_MAX
+        matches!(self.rest.as_deref(), Some(PendingBody::Known { .. })) || self.unsent() > COPIED_BYTES_MAX
     }
 
     /// Returns the buffers of an idle connection to the pool.
-    pub(crate) fn rest(&mut self, pool: &mut Pool) {
+    pub(crate) fn rest(&mut self, pool: &mut BufferPool) {
         if let Some(buffers) = self.buffers.take_if(|buffers| buffers.is_empty()) {
             pool.give_back(buffers);
         }
     }
 
     /// Takes the buffers of a connection that is about to be dropped.
-    pub(crate) fn reclaim(&mut self, pool: &mut Pool) {
+    pub(crate) fn reclaim(&mut self, pool: &mut BufferPool) {
         if let Some(buffers) = self.buffers.take() {
             pool.give_back(buffers);
         }
@@ -329,9 +329,9 @@ impl Conn {
             return Some(self.between_requests(now, cx));
         };
         match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
-            Ok(HeadEvent::NeedMore) => Some(self.read_on(Timeout::Head, now)),
+            Ok(HeadEvent::NeedMore) => Some(self.read_on(TimeoutKind::Head, now)),
             Ok(HeadEvent::Head(bytes)) => {
-                self.peer_persists = buffers.head.keep_alive;
+                self.peer_keep_alive = buffers.head.keep_alive;
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
                 let has_use = match buffers.head.framing {
@@ -359,7 +359,7 @@ impl Conn {
 
     /// Waits for more of the request. Unsent bytes go first, and until then the peer's time is that of the response.
     /// Otherwise each byte that arrives would give the peer more time to leave the response unread.
-    fn read_on(&mut self, what: Timeout, now: Tick) -> Step {
+    fn read_on(&mut self, what: TimeoutKind, now: Tick) -> Step {
         if self.unsent() > 0 {
             return Step::Write;
         }
@@ -367,8 +367,8 @@ impl Conn {
             self.pace = self.pace.then(what, now);
             // The request may have been split into any segments, so a part may have arrived with earlier bytes.
             self.pace.count(match what {
-                Timeout::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
-                Timeout::Body => self.bytes_ahead(),
+                TimeoutKind::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
+                TimeoutKind::Body => self.bytes_ahead(),
                 _ => 0,
             });
         }
@@ -380,14 +380,14 @@ impl Conn {
     #[inline]
     fn has_room(&self) -> bool {
         let unsent = self.unsent();
-        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != Timeout::Write)
+        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != TimeoutKind::Write)
     }
 
     /// Starts the peer's next step, unless it still has a response to read. If every request restarted that time, a
     /// client that pipelines would never have to read.
     #[inline]
-    fn turn_to(&mut self, what: Timeout, now: Tick) {
-        if self.pace.what != Timeout::Write || self.unsent() == 0 {
+    fn turn_to(&mut self, what: TimeoutKind, now: Tick) {
+        if self.pace.what != TimeoutKind::Write || self.unsent() == 0 {
             self.pace = self.pace.then(what, now);
         }
     }
@@ -421,7 +421,7 @@ impl Conn {
                         self.phase = Phase::Ready;
                         return None;
                     }
-                    return Some(self.read_on(Timeout::Body, now));
+                    return Some(self.read_on(TimeoutKind::Body, now));
                 }
                 Err(fault) => {
                     self.refuse_fault(fault, cx);
@@ -437,7 +437,7 @@ impl Conn {
         match after {
             After::Next if self.rest.is_none() => self.next_request(now),
             After::Drain if self.rest.is_none() => {
-                self.turn_to(Timeout::Drain, now);
+                self.turn_to(TimeoutKind::Drain, now);
                 self.phase = Phase::Drain;
             }
             _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
@@ -450,7 +450,7 @@ impl Conn {
     #[inline(always)]
     fn next_request(&mut self, now: Tick) {
         self.http.next_request();
-        self.turn_to(Timeout::Idle, now);
+        self.turn_to(TimeoutKind::Idle, now);
         self.phase = Phase::Head;
         if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.start = buffers.raw;

@@ -1,6 +1,6 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
-mod last_words;
+mod shutdown_log;
 mod status;
 
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::ServerStats;
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
-use last_words::LastWords;
+use shutdown_log::ShutdownLog;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
 
@@ -298,13 +298,13 @@ impl Running {
         Ok(report)
     }
 
-    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, LastWords)> {
+    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
         let refused = |error| Error::io("cannot wait for signals", error);
         while !signals.wait(None).map_err(refused)? {}
         let told = Instant::now();
         // The stop comes first, because the log may be stuck.
         self.cx.announce_stop();
-        let mut words = LastWords::begin();
+        let mut words = ShutdownLog::begin();
         words.say("stopping: requests in flight may finish, a second signal cuts them");
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
         let report = self.stop(delay, timeout, move || {

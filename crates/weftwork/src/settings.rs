@@ -1,16 +1,16 @@
 //! Holds every limit and deadline, with its default, the reason for it, and the source of its value.
 
 mod environment;
-mod nearest;
 mod proxies;
+mod suggest;
 mod units;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use nearest::nearest;
 pub use proxies::{ForwardedHeader, Networks};
+use suggest::nearest;
 pub use units::ByteCount;
 use units::Unit;
 

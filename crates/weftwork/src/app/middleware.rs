@@ -52,7 +52,9 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::router::whole_pattern;
 use crate::error::Result;
-use crate::message::{Blocking, Handler, IntoResponse, Need, Problem, Request, RequestLine, Response};
+use crate::message::{
+    Blocking, Handler, IntoResponse, Problem, Request, RequestLine, RequiredState, Response,
+};
 
 /// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is a middleware if `R` is an [`IntoResponse`].
 ///
@@ -206,7 +208,7 @@ impl<H: Handler, M: Middleware> Handler for Layered<H, M> {
         self.handler.check()
     }
 
-    fn needs(&self) -> Vec<Need> {
+    fn needs(&self) -> Vec<RequiredState> {
         self.handler.needs()
     }
 }

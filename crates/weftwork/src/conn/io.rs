@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{Conn, Phase, Rest};
+use super::{Conn, PendingBody, Phase};
 use crate::message::Part;
 use crate::transport::context::Context;
-use crate::transport::deadlines::Timeout;
+use crate::transport::deadlines::TimeoutKind;
 use crate::transport::stream::is_would_block;
-use crate::transport::{Buffers, Pool, Tick};
+use crate::transport::{BufferPool, Buffers, Tick};
 
 /// Bytes of a large response for a fast peer before other connections have their turn. With half of it, the kernel's
 /// own buffer grew less, and a file of 10 MiB took 3 to 4 % more CPU.
@@ -27,24 +27,29 @@ pub(crate) enum Flushed {
     /// The kernel has accepted everything.
     All,
     /// The kernel accepts no more now.
-    Blocked,
+    WouldBlock,
     /// The kernel would accept more, but other connections wait.
-    Enough,
+    BudgetSpent,
 }
 
 impl Conn {
     /// Reads once, without waiting. `Ok(0)` means that the peer has closed its side.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, now: Tick, pool: &mut Pool) -> io::Result<usize> {
+    pub(crate) fn fill(&mut self, now: Tick, pool: &mut BufferPool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
         let line = room(buffers);
         let read = self.stream.recv(&mut buffers.input);
         self.note_read(read, line, now)
     }
 
-    /// Reads once, and waits for at most `patience`. After that time, call [`came_by`](Conn::came_by).
+    /// Reads once, and waits for at most `patience`. After that time, call [`note_progress`](Conn::note_progress).
     #[inline(always)]
-    pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
+    pub(crate) fn fill_timeout(
+        &mut self,
+        patience: Duration,
+        now: Tick,
+        pool: &mut BufferPool,
+    ) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
         let line = room(buffers);
         let read = self.stream.recv_for(&mut buffers.input, patience);
@@ -52,7 +57,7 @@ impl Conn {
     }
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
-    pub(crate) fn came_by(&mut self, now: Tick) {
+    pub(crate) fn note_progress(&mut self, now: Tick) {
         self.pace.advance(0, now);
     }
 
@@ -80,7 +85,7 @@ impl Conn {
                 Ok(count) => {
                     total += count;
                     self.has_sent_much |= total > INITIAL_WINDOW_BYTES;
-                    if self.pace.what == Timeout::Write {
+                    if self.pace.what == TimeoutKind::Write {
                         self.pace.advance(count, now);
                     }
                     if self.unsent() == 0 && self.rest.is_none() {
@@ -88,20 +93,20 @@ impl Conn {
                     }
                 }
                 Err(error) if is_would_block(&error) => {
-                    if self.pace.what != Timeout::Write {
-                        self.pace = self.pace.then(Timeout::Write, now);
+                    if self.pace.what != TimeoutKind::Write {
+                        self.pace = self.pace.then(TimeoutKind::Write, now);
                     }
                     self.has_sent_much = true;
-                    return Ok(Flushed::Blocked);
+                    return Ok(Flushed::WouldBlock);
                 }
                 Err(error) => return Err(error),
             }
         }
         // The peer makes progress, so the time of its request has ended, whatever is left to send.
-        if self.pace.what != Timeout::Write {
-            self.pace = self.pace.then(Timeout::Write, now);
+        if self.pace.what != TimeoutKind::Write {
+            self.pace = self.pace.then(TimeoutKind::Write, now);
         }
-        Ok(Flushed::Enough)
+        Ok(Flushed::BudgetSpent)
     }
 
     /// Handles the deadline of a peer that reads a response. Returns whether it has read some of it all the same, and
@@ -110,7 +115,7 @@ impl Conn {
     /// Only a send shows progress. Pollers report space only if there is much. Linux does so when a third of a TCP
     /// socket's buffer is free. That was 1.3 MB, or 40 s for a client that read 32 KiB a second.
     #[cold]
-    pub(crate) fn gets_on(&mut self, now: Tick, cx: &Context) -> io::Result<bool> {
+    pub(crate) fn makes_progress(&mut self, now: Tick, cx: &Context) -> io::Result<bool> {
         let before = self.pace.bytes();
         let flushed = self.flush(now)?;
         Ok(flushed == Flushed::All || (self.pace.bytes() > before && self.deadline(cx) > now))
@@ -119,8 +124,8 @@ impl Conn {
     /// The peer has read everything, so the next time it blocks is a new time.
     #[inline(always)]
     fn note_flushed(&mut self, now: Tick) -> Flushed {
-        if self.pace.what == Timeout::Write {
-            self.pace = self.pace.then(Timeout::Idle, now);
+        if self.pace.what == TimeoutKind::Write {
+            self.pace = self.pace.then(TimeoutKind::Idle, now);
         }
         // The end of the connection follows at once, and takes the kept bytes with it.
         if self.stream.is_corked() && !self.ends_in_order() {
@@ -148,7 +153,7 @@ impl Conn {
             sent => sent?,
         };
         self.has_sent_much = true;
-        if self.pace.what == Timeout::Write {
+        if self.pace.what == TimeoutKind::Write {
             self.pace.advance(sent, now);
         }
         let of_data = sent.saturating_sub(unsent.len());
@@ -162,8 +167,12 @@ impl Conn {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
         let sent = match self.rest.as_deref_mut() {
-            None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
-            Some(Rest::Known { part: Part::Bytes(bytes), .. }) => {
+            None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Take(_))
+                if unsent.is_empty() =>
+            {
+                return Ok(0);
+            }
+            Some(PendingBody::Known { part: Part::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
                 if bytes.is_empty() {
@@ -171,7 +180,9 @@ impl Conn {
                 }
                 sent
             }
-            Some(Rest::Known { part: Part::File { file, offset, count }, .. }) if unsent.is_empty() => {
+            Some(PendingBody::Known { part: Part::File { file, offset, count }, .. })
+                if unsent.is_empty() =>
+            {
                 if *count >= CORKED_BYTES_MIN {
                     self.stream.cork();
                 }
@@ -185,9 +196,11 @@ impl Conn {
                 }
                 return Ok(sent);
             }
-            Some(Rest::Known { .. }) => self.stream.send(unsent, true)?,
+            Some(PendingBody::Known { .. }) => self.stream.send(unsent, true)?,
             None => self.stream.send(unsent, self.ends_in_order())?,
-            Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent, false)?,
+            Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Take(_)) => {
+                self.stream.send(unsent, false)?
+            }
         };
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(sent) };
         buffers.note_sent(sent.min(unsent_len(buffers)));
@@ -243,8 +256,8 @@ fn room(buffers: &mut Buffers) -> usize {
     buffers.input.capacity() - buffers.input.len()
 }
 
-fn next_part(rest: &mut Option<Box<Rest>>) {
-    if let Some(Rest::Known { part, then }) = rest.as_deref_mut()
+fn next_part(rest: &mut Option<Box<PendingBody>>) {
+    if let Some(PendingBody::Known { part, then }) = rest.as_deref_mut()
         && let Some(next) = then.next()
     {
         *part = next;

@@ -10,8 +10,8 @@ use crate::error::OneLine;
 use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::Timeout;
-use crate::transport::{Pool, Tick};
+use crate::transport::deadlines::TimeoutKind;
+use crate::transport::{BufferPool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// More bytes than kernels hold by default for an unread socket. If a client sends more, it is not waited for.
@@ -82,9 +82,9 @@ impl Conn {
     pub(super) fn note_timeout(&self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
         let what = match self.pace.what {
-            Timeout::Write => "the client stopped reading its response",
-            Timeout::Drain => "the rest of an unread body did not arrive in time",
-            Timeout::ProxyHeader => "its PROXY header did not arrive in time",
+            TimeoutKind::Write => "the client stopped reading its response",
+            TimeoutKind::Drain => "the rest of an unread body did not arrive in time",
+            TimeoutKind::ProxyHeader => "its PROXY header did not arrive in time",
             _ => "no request arrived in time",
         };
         let knobs = cx.settings.show(self.pace.what.knobs());
@@ -100,7 +100,7 @@ impl Conn {
     /// Rejects a request because there is no memory for the stack of its fiber.
     #[cfg(feature = "fibers")]
     #[cold]
-    pub(crate) fn refuse_for_stack(&mut self, cx: &Context) {
+    pub(crate) fn refuse_no_stack(&mut self, cx: &Context) {
         let knob = cx.settings.show(&["fiber_stack_bytes"]);
         let note = format!("no memory, or no more mappings (vm.max_map_count), for a fiber's stack; {knob}");
         self.refuse_busy(&note, cx);
@@ -108,7 +108,7 @@ impl Conn {
 
     fn refuse_busy(&mut self, note: &str, cx: &Context) {
         Counters::count(&cx.counters.shed);
-        if self.is_taken_over() {
+        if self.is_upgraded() {
             // The response was already sent.
             self.phase = Phase::Done;
             tell(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
@@ -137,13 +137,13 @@ impl Conn {
 
     /// Rejects a connection before anything is read, because too many are accepted.
     #[cold]
-    pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
+    pub(crate) fn refuse_over_limit(&mut self, cx: &Context) {
         self.shed(&cx.settings.show(&["accepted_max"]), cx);
     }
 
     /// Rejects a connection before anything is read, because only the reserve descriptor is left for it.
     #[cold]
-    pub(crate) fn refuse_for_want(&mut self, cx: &Context) {
+    pub(crate) fn refuse_no_fds(&mut self, cx: &Context) {
         let knob = cx.settings.show(&["connections_max"]);
         self.shed(&format!("the server has no descriptors left (RLIMIT_NOFILE); {knob}"), cx);
     }
@@ -158,12 +158,12 @@ impl Conn {
     /// request that have arrived are read, because otherwise the close would be a reset. Bytes on their way may still
     /// cause one.
     #[cold]
-    pub(crate) fn send_off(mut self: Box<Conn>, now: Tick) {
+    pub(crate) fn send_and_close(mut self: Box<Conn>, now: Tick) {
         // A peer that has gone needs no response.
         let _ = self.flush(now);
         self.stream.shutdown_write();
         let mut read = 0;
-        while let Ok(count @ 1..) = self.fill(now, &mut Pool::alone()) {
+        while let Ok(count @ 1..) = self.fill(now, &mut BufferPool::alone()) {
             read += count;
             if read >= SENT_OFF_BYTES_MAX {
                 return;

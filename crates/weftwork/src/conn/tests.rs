@@ -1,14 +1,14 @@
 //! Tests of a connection, step by step, with a clock that the test moves.
 
+mod close;
 mod deadlines;
-mod endings;
 mod faults;
 mod feeds;
 mod interim;
 #[cfg(target_os = "linux")]
 mod segments;
 mod steps;
-mod takeover;
+mod upgrade;
 mod waits;
 mod writers;
 
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use super::*;
 use crate::message::{Handler, Payload, Request, Response};
 use crate::settings::Settings;
-use crate::transport::{DateCache, Post};
+use crate::transport::{CallSlot, DateCache};
 
 /// A connection, its peer, and the parts of an engine that it needs.
 struct Bed {
     conn: Box<Conn>,
     peer: UnixStream,
     cx: Context,
-    pool: Pool,
+    pool: BufferPool,
     dates: DateCache,
-    post: Arc<Post>,
+    post: Arc<CallSlot>,
     now: Tick,
     /// Whether the peer has closed its side, as a poller reports it.
     ended: bool,
@@ -44,12 +44,12 @@ struct InVain {
     now: Tick,
 }
 
-impl Wait for InVain {
+impl IoWait for InVain {
     fn now(&self) -> Tick {
         self.now
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, _: Readiness, _: Tick, _: Stage) -> std::io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, _: Readiness, _: Tick, _: Stage) -> std::io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 }
@@ -95,7 +95,7 @@ impl Bed {
         let cx = Context::new(settings).unwrap();
         let now = Tick(0);
         let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
-        let (pool, dates) = (Pool::alone(), DateCache::new(now));
+        let (pool, dates) = (BufferPool::alone(), DateCache::new(now));
         let post = Arc::default();
         Bed { conn, peer, cx, pool, dates, post, now, ended: false, call_takes: 0, calls: 0 }
     }
@@ -120,8 +120,8 @@ impl Bed {
             let (now, step) = (self.now, self.conn.step(self.now, &self.cx));
             match step {
                 Step::Call => self.call(),
-                Step::Close | Step::Takeover => return step,
-                Step::Wait => {
+                Step::Close | Step::Upgrade => return step,
+                Step::WaitFeed => {
                     self.conn.rest(&mut self.pool);
                     return step;
                 }
@@ -130,14 +130,14 @@ impl Bed {
                     return step;
                 }
                 Step::Read => match self.conn.fill(now, &mut self.pool) {
-                    Ok(0) => self.conn.end_of_input(),
+                    Ok(0) => self.conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(_) => return Step::Close,
                 },
                 Step::Write => match self.conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::Blocked | Flushed::Enough) => return step,
+                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return step,
                     Err(_) => return Step::Close,
                 },
             }
@@ -158,7 +158,7 @@ impl Bed {
         self.call_with(&handler, &wait);
     }
 
-    fn call_with(&mut self, handler: &dyn Handler, wait: &dyn Wait) {
+    fn call_with(&mut self, handler: &dyn Handler, wait: &dyn IoWait) {
         self.calls += 1;
         let (cx, dates, post) = (&self.cx, &mut self.dates, &self.post);
         self.now = self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });

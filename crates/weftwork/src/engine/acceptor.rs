@@ -221,13 +221,13 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     }
     match listener.accept() {
         Ok((stream, peer)) => {
-            cx.spare.note_plenty();
+            cx.reserve_fd.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
             // Those who only have still to end are no reason to refuse others.
             let ending = cx.counters.lingering.load(Ordering::Relaxed);
             let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
             if served > cx.settings.accepted_max {
-                conn.refuse_at_door(cx);
+                conn.refuse_over_limit(cx);
                 return Accepted::OverLimit(conn);
             }
             if listener.is_proxied() {
@@ -281,17 +281,17 @@ impl Drop for AcceptGuard<'_> {
 /// Descriptors or memory are used up. That may pass in a moment, so those who knock wait; but not for long.
 #[cold]
 fn on_emfile(error: &io::Error, listener: &Listener, now: Tick, cx: &Context) {
-    let Some(since) = cx.spare.note_shortage(now) else {
-        return cx.warn_of_want(format_args!("cannot accept connections just now: {error}"));
+    let Some(since) = cx.reserve_fd.note_shortage(now) else {
+        return cx.warn_resources(format_args!("cannot accept connections just now: {error}"));
     };
     let is_shortage = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
     if is_shortage && since.until(now) >= BACK_OFF {
-        cx.spare.lend(|| {
+        cx.reserve_fd.with_reserve(|| {
             for _ in 0..ACCEPT_BUDGET {
                 let Ok((stream, peer)) = listener.accept() else { return };
                 let mut conn = Conn::new(stream, peer, now, cx);
-                conn.refuse_for_want(cx);
-                conn.send_off(now);
+                conn.refuse_no_fds(cx);
+                conn.send_and_close(now);
             }
         });
     }

@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::event_loop::IDLE_KEPT;
 use super::thread_wait::{self, ThreadWait};
 use crate::conn::{Call, Conn, Flushed, Step};
-use crate::message::{Handler, Wakes};
+use crate::message::{Handler, WakeConn};
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::system::{self, GONE};
-use crate::transport::{DateCache, Pool, Post, Tick};
+use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// How long a read itself waits. A client that asks again at once is answered within it and costs no poll(2). A server that
 /// stops is noticed after it.
@@ -26,16 +26,16 @@ const LINGER_LOOK: Duration = Duration::from_millis(50);
 /// What a thread has of its own.
 pub(super) struct ThreadState {
     pub(super) dates: DateCache,
-    pub(super) pool: Pool,
-    pub(super) post: Arc<Post>,
+    pub(super) pool: BufferPool,
+    pub(super) post: Arc<CallSlot>,
 }
 
 impl ThreadState {
     pub(super) fn new(cx: &Context) -> ThreadState {
         ThreadState {
             dates: DateCache::new(cx.clock.now()),
-            pool: Pool::of_thread(&cx.surplus),
-            post: cx.watchdog.post(),
+            pool: BufferPool::of_thread(&cx.shared_budget),
+            post: cx.watchdog.call_slot(),
         }
     }
 }
@@ -84,8 +84,8 @@ impl<'a> ConnThread<'a> {
                 Step::Close => Some(Outcome::Closed),
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
-                Step::Takeover => Some(Outcome::Upgraded),
-                Step::Wait => self.wait_for_feed(conn, stage),
+                Step::Upgrade => Some(Outcome::Upgraded),
+                Step::WaitFeed => self.wait_for_feed(conn, stage),
             };
             if let Some(outcome) = outcome {
                 return outcome;
@@ -95,7 +95,7 @@ impl<'a> ConnThread<'a> {
 
     fn call(&mut self, conn: &mut Conn) -> Option<Outcome> {
         if conn.queued_since.is_some() {
-            conn.forsake_if_vain(self.now, self.cx);
+            conn.drop_if_abandoned(self.now, self.cx);
             return None;
         }
         let wait = ThreadWait::new(self.cx);
@@ -118,12 +118,12 @@ impl<'a> ConnThread<'a> {
         }
         let read = match at_once {
             true => conn.fill(now, &mut self.state.pool),
-            false => conn.fill_for(READ_TIMEOUT, now, &mut self.state.pool),
+            false => conn.fill_timeout(READ_TIMEOUT, now, &mut self.state.pool),
         };
         self.refresh();
         match read {
-            Ok(0) => conn.end_of_input(),
-            Ok(_) => conn.came_by(self.now),
+            Ok(0) => conn.on_eof(),
+            Ok(_) => conn.note_progress(self.now),
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
             // From here on it is the client that is waited for.
             Err(_) if conn.queued_since.take().is_some() => {}
@@ -139,8 +139,8 @@ impl<'a> ConnThread<'a> {
     #[inline(always)]
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
-            Ok(Flushed::All | Flushed::Enough) => None,
-            Ok(Flushed::Blocked) => self.wait(conn, PollFlags::OUT, stage),
+            Ok(Flushed::All | Flushed::BudgetSpent) => None,
+            Ok(Flushed::WouldBlock) => self.wait(conn, PollFlags::OUT, stage),
             Err(_) => Some(Outcome::Closed),
         }
     }
@@ -155,7 +155,7 @@ impl<'a> ConnThread<'a> {
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let until = look.map_or(deadline, |look| deadline.min(self.now.after(look)));
-        let waited = thread_wait::poll_until(cx, conn.as_fd(), event, until, cx.moved_on_from(stage));
+        let waited = thread_wait::poll_until(cx, conn.as_fd(), event, until, cx.stage_fd(stage));
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),
@@ -182,19 +182,19 @@ impl<'a> ConnThread<'a> {
             None => match PipeWaker::new() {
                 Ok(waker) => self.waker.insert(waker).clone(),
                 Err(error) => {
-                    self.cx.warn_of_want(format_args!(
+                    self.cx.warn_resources(format_args!(
                         "a connection was ended, there are no two descriptors for it to wait for its feed with: {error}"
                     ));
                     return Some(Outcome::Closed);
                 }
             },
         };
-        let wakes: Arc<dyn Wakes> = waker.clone();
+        let wakes: Arc<dyn WakeConn> = waker.clone();
         if !conn.watch_feed(&wakes, 0) {
             return None;
         }
         let deadline = conn.deadline(self.cx);
-        let waited = waker.wait(conn, self.now.until(deadline), self.cx.moved_on_from(stage));
+        let waited = waker.wait(conn, self.now.until(deadline), self.cx.stage_fd(stage));
         self.refresh();
         match waited {
             Ok(Woken::Nothing) if self.now >= deadline => conn.expire(self.now, self.cx),
@@ -249,7 +249,7 @@ impl PipeWaker {
     }
 }
 
-impl Wakes for PipeWaker {
+impl WakeConn for PipeWaker {
     fn wake(&self, _: usize) {
         // A pipe that is full has been rung.
         let _ = rustix::io::write(&self.rung, &[0]);

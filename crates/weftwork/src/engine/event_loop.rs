@@ -23,11 +23,11 @@ use super::active_conn::ActiveConn;
 use super::conn_table::{ConnTable, LISTENER_0, NESTED_POLLER, WAKER};
 use super::loops::{InboxReceiver, LoopGroup, LoopMessage};
 use crate::conn::{Conn, Registered, Step};
-use crate::message::Wakes;
+use crate::message::WakeConn;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 use crate::transport::wheel::Wheel;
-use crate::transport::{Pool, Tick};
+use crate::transport::{BufferPool, Tick};
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 1024;
@@ -84,14 +84,14 @@ pub(super) struct EventLoop {
     timers: TimerHeap,
     /// Connections that a panic has ended, in what a body owns or in a log. Their places are not free yet.
     panicked: Vec<Token>,
-    pool: Pool,
+    pool: BufferPool,
     doors: Acceptor,
     /// Where in the table it was last looked for who might make room.
     idle_cursor: u32,
     /// The loop that was last asked for room.
     idle_peer: usize,
     /// What wakes this loop for a connection that waits for its feed.
-    bell: Arc<dyn Wakes>,
+    bell: Arc<dyn WakeConn>,
     /// The guest's poller has something for its owner.
     poller_ready: bool,
     now: Tick,
@@ -128,7 +128,7 @@ impl EventLoop {
             wheel: Wheel::new(now),
             timers: TimerHeap::default(),
             panicked: Vec::new(),
-            pool: Pool::new(),
+            pool: BufferPool::new(),
             doors,
             idle_cursor: 0,
             idle_peer: index,
@@ -361,7 +361,7 @@ impl EventLoop {
         let now = self.now;
         loop {
             match active.guarded_in_loop(&mut self.panicked, |conn| conn.step(now, cx)) {
-                Step::Call | Step::Takeover => return Some(active),
+                Step::Call | Step::Upgrade => return Some(active),
                 // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
                 // client had the loop for as long as it sent faster than that, and cut off all members of its loops.
                 Step::Read if active.conn.is_fed() && active.conn.has_read && active.conn.is_readable() => {
@@ -384,7 +384,7 @@ impl EventLoop {
                     self.to_flush.push(active);
                 }
                 Step::Close => self.close(active),
-                Step::Wait => self.wait_for_feed(active, cx),
+                Step::WaitFeed => self.wait_for_feed(active, cx),
             }
             return None;
         }

@@ -14,7 +14,7 @@ use mio::{Poll, Registry, Token, Waker};
 use super::conn_table::WAKER;
 use super::inbox::Inbox;
 use crate::conn::{Conn, Registered};
-use crate::message::Wakes;
+use crate::message::WakeConn;
 
 /// What is brought to a loop.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ struct LoopWaker {
     index: usize,
 }
 
-impl Wakes for LoopWaker {
+impl WakeConn for LoopWaker {
     fn wake(&self, key: usize) {
         let handle = &self.handles[self.index];
         if handle.inbox.push(LoopMessage::Wake(Token(key))) {
@@ -110,7 +110,7 @@ impl LoopGroup {
     }
 
     /// The bell of a loop, for [`EventLoop::new`](super::event_loop::EventLoop::new).
-    pub(super) fn waker(&self, index: usize) -> Arc<dyn Wakes> {
+    pub(super) fn waker(&self, index: usize) -> Arc<dyn WakeConn> {
         Arc::new(LoopWaker { handles: self.handles.clone(), index })
     }
 

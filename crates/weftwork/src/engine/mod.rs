@@ -43,9 +43,9 @@ pub use self::info::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
+use crate::transport::log_limit::catch_log_panic;
 
 /// How connections meet threads. `WEFT_ENGINE` names one too; what code says wins.
 ///
@@ -233,7 +233,7 @@ pub(crate) trait EngineHandle: Send + Sync {
 #[cold]
 fn log_caught_panic() {
     // It may have been the log that panicked.
-    contain_log(|| {
+    catch_log_panic(|| {
         log::error!(
             "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
         );

@@ -103,7 +103,7 @@ impl Reactor {
     }
 
     fn lead(self: &Arc<Reactor>, lp: &mut EventLoop) {
-        let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
+        let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.call_slot());
         let wait = ThreadWait::new(&self.cx);
         // The loop's time is that of its last look at the poller; calls since then have taken theirs.
         let mut now = lp.now();
@@ -113,7 +113,7 @@ impl Reactor {
                 LoopEvent::Call(active) => Some(active),
             };
             while let Some(mut active) = called {
-                if active.conn.is_taken_over() {
+                if active.conn.is_upgraded() {
                     self.run_upgraded(lp.remove(active));
                     break;
                 }

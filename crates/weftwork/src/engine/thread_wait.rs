@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::conn::{Readiness, Wait};
+use crate::conn::{IoWait, Readiness};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
@@ -30,14 +30,14 @@ impl<'a> ThreadWait<'a> {
     }
 }
 
-impl Wait for ThreadWait<'_> {
+impl IoWait for ThreadWait<'_> {
     fn now(&self) -> Tick {
         let now = Instant::now();
         self.looked.set(Some(now));
         self.cx.clock.at(now)
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         wait_in(self.cx, fd, ready, until, stage)
     }
 }
@@ -51,17 +51,17 @@ impl OwnedThreadWait {
     }
 }
 
-impl Wait for OwnedThreadWait {
+impl IoWait for OwnedThreadWait {
     fn now(&self) -> Tick {
         self.here().now()
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here().ready_in(fd, ready, until, stage)
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here().wait_ready(fd, ready, until, stage)
     }
 }
 
-/// As [`Wait::ready_in`].
+/// As [`IoWait::wait_ready`].
 pub(super) fn wait_in(
     cx: &Context,
     fd: BorrowedFd<'_>,
@@ -74,7 +74,7 @@ pub(super) fn wait_in(
         Readiness::Write => PollFlags::OUT,
         Readiness::Either => PollFlags::IN | PollFlags::OUT,
     };
-    poll_until(cx, fd, event, until, cx.moved_on_from(stage))
+    poll_until(cx, fd, event, until, cx.stage_fd(stage))
 }
 
 /// Waits for a socket. `TimedOut` at `until`, `ConnectionAborted` as soon as `stop` is readable.

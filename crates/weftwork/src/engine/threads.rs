@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::log_caught_panic;
 use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
-use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
+use crate::transport::log_limit::catch_log_panic;
 
 /// For a line of the log.
 pub(super) const WHAT_LIMITS_THREADS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
@@ -113,7 +113,7 @@ impl Threads {
             && let Some(threads) = pool.note_spawn_error()
         {
             // A log that panics must not take the loop along.
-            contain_log(|| log_spawn_error(error, threads));
+            catch_log_panic(|| log_spawn_error(error, threads));
         }
         started
     }
@@ -150,7 +150,7 @@ pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
 pub(super) fn shed_upgrade(cx: &Context) {
     Counters::count(&cx.counters.shed);
     let knobs = cx.settings.show(&["threads_max", "queue_max"]);
-    cx.warn_of_want(format_args!(
+    cx.warn_resources(format_args!(
         "an upgraded connection was ended, there is no thread for it ({knobs}). {WHAT_LIMITS_THREADS}"
     ));
 }

@@ -153,7 +153,7 @@ impl Workers {
             while self.pool.has_room() {
                 let Some(conn) = doors.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.pool.has_thread() {
-                    conn.send_off(now);
+                    conn.send_and_close(now);
                 } else {
                     self.submit(Job { conn, acceptor }, now);
                 }
@@ -165,7 +165,7 @@ impl Workers {
     }
 
     fn wait_at(&self, listeners: &[Listener], doors: &mut Acceptor, now: Tick) {
-        let stop = self.cx.moved_on_from(Stage::Running);
+        let stop = self.cx.stage_fd(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         let timeout = match doors.retry(now) {
             Some(_) if !self.pool.has_room() => FULL_PAUSE,
@@ -205,7 +205,7 @@ impl Workers {
                 self.serve(conn, &mut state);
                 next = self.try_accept(acceptor);
             }
-            state.pool.rest();
+            state.pool.trim();
         });
     }
 

@@ -12,9 +12,9 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
+use super::large_stack::with_room;
 use super::request::{Notes, Request};
 use super::response::{Payload, Response};
-use super::room::with_room;
 use super::writer::BodyWriter;
 
 /// Size of the parts in which decoded bytes are produced.

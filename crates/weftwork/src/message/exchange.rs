@@ -159,7 +159,7 @@ macro_rules! forward_the_rest {
 pub(super) use forward_the_rest;
 
 /// An upgraded connection, shared by its two halves.
-pub(crate) trait Line: Send + Sync {
+pub(crate) trait UpgradedIo: Send + Sync {
     /// Returns the address of the peer. Unix sockets have none.
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// Reads once, after a wait if necessary. 0 means that the peer has closed its side. The first read that would wait

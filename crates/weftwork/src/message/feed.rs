@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
-use super::response::{Lasting, Payload, Response};
+use super::response::{LongLived, Payload, Response};
 
 /// Limits of the queue of one client, and the action when they are exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ struct State {
     senders: usize,
     end: End,
     /// Connection to wake on the next event. The connection sets it when it has nothing left to do.
-    waiter: Option<(Arc<dyn Wakes>, usize)>,
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
     /// Whether the connection still has bytes to send. Then only a disconnect wakes it.
     waits_for_cut: bool,
     /// Whether the client was disconnected because too much waited for it.
@@ -102,13 +102,13 @@ enum End {
 }
 
 /// Wakes a waiting connection from other threads, by the key that it gave.
-pub(crate) trait Wakes: Send + Sync {
+pub(crate) trait WakeConn: Send + Sync {
     fn wake(&self, key: usize);
 }
 
 /// Next thing that a feed has for its connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Pulled {
+pub(crate) enum FeedPoll {
     Message(Bytes),
     /// Nothing now.
     Nothing,
@@ -160,13 +160,13 @@ impl Feed {
         self
     }
 
-    pub(crate) fn pull(&mut self) -> Pulled {
+    pub(crate) fn pull(&mut self) -> FeedPoll {
         let mut state = self.core.lock();
         if state.end == End::Cut {
-            return Pulled::Cut;
+            return FeedPoll::Cut;
         }
         if let Some(message) = self.backlog.pop_front() {
-            return Pulled::Message(message);
+            return FeedPoll::Message(message);
         }
         match state.queue.pop_front() {
             Some(message) => {
@@ -174,15 +174,15 @@ impl Feed {
                 if state.queue.is_empty() && state.queue.capacity() > PLACES_KEPT {
                     state.queue = VecDeque::new();
                 }
-                Pulled::Message(message)
+                FeedPoll::Message(message)
             }
-            None if state.end == End::Closed => Pulled::End,
-            None => Pulled::Nothing,
+            None if state.end == End::Closed => FeedPoll::End,
+            None => FeedPoll::Nothing,
         }
     }
 
-    /// Wakes `wakes` on the next event. Returns false if there is an event already.
-    pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+    /// WakeConn `wakes` on the next event. Returns false if there is an event already.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         let mut state = self.core.lock();
         let nothing = self.backlog.is_empty() && state.queue.is_empty() && state.end == End::Open;
         if nothing {
@@ -192,7 +192,7 @@ impl Feed {
     }
 
     /// Wakes the connection only when it is disconnected. Returns false if it is disconnected already.
-    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         let mut state = self.core.lock();
         let is_cut = state.end == End::Cut;
         if !is_cut {
@@ -394,7 +394,7 @@ impl Response {
     pub fn feed(feed: Feed) -> Response {
         Response {
             content_type: Some(HeaderValue::from_static("application/octet-stream")),
-            payload: Payload::Lasting(Box::new(Lasting::Feed(feed))),
+            payload: Payload::LongLived(Box::new(LongLived::Feed(feed))),
             ..Response::new(StatusCode::OK)
         }
     }

@@ -9,7 +9,7 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
-use super::response::{Lasting, Payload, Response};
+use super::response::{LongLived, Payload, Response};
 use super::writer::BodyWriter;
 use crate::error::Error;
 
@@ -103,7 +103,7 @@ impl Response {
 
     /// Returns whether this response stands in for one that is sent later.
     pub(crate) fn is_to_come(&self) -> bool {
-        matches!(&self.payload, Payload::Lasting(lasting) if matches!(**lasting, Lasting::Later(_)))
+        matches!(&self.payload, Payload::LongLived(lasting) if matches!(**lasting, LongLived::Deferred(_)))
     }
 
     /// Sends a body that the handler's thread [streams](Response::stream) through `filter`. Bodies in memory and feeds
@@ -126,8 +126,8 @@ impl Response {
     /// ```
     #[must_use]
     pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
-        if let Payload::Lasting(lasting) = &mut self.payload
-            && let Lasting::Later(later) = &mut **lasting
+        if let Payload::LongLived(lasting) = &mut self.payload
+            && let LongLived::Deferred(later) = &mut **lasting
         {
             later.add_filter(filter);
             return self;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::Method;
 
 use super::into_response::IntoResponse;
-use super::needs::Need;
 use super::request::Request;
+use super::required_state::RequiredState;
 use super::response::Response;
 use crate::error::Result;
 
@@ -65,7 +65,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Returns the states that the handler extracts and does not provide. Routers around it must provide them. A
     /// handler that passes requests on returns the needs of the inner handlers.
     #[doc(hidden)]
-    fn needs(&self) -> Vec<Need> {
+    fn needs(&self) -> Vec<RequiredState> {
         Vec::new()
     }
 
@@ -200,7 +200,7 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().check()
     }
 
-    fn needs(&self) -> Vec<Need> {
+    fn needs(&self) -> Vec<RequiredState> {
         self.as_ref().needs()
     }
 
@@ -230,7 +230,7 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         fn check(&self) -> Result<()> {
             self.0.check()
         }
-        fn needs(&self) -> Vec<Need> {
+        fn needs(&self) -> Vec<RequiredState> {
             self.0.needs()
         }
         fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
@@ -277,7 +277,7 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
         fn check(&self) -> Result<()> {
             self.0.check()
         }
-        fn needs(&self) -> Vec<Need> {
+        fn needs(&self) -> Vec<RequiredState> {
             self.0.needs()
         }
         fn reads_ahead(&self, _: &RequestLine<'_>) -> bool {

@@ -115,8 +115,8 @@ impl Response {
             Payload::Bytes(bytes) => Some(bytes.len() as u64),
             Payload::File { count, .. } => Some(*count),
             Payload::Parts(parts) => Some(parts.iter().map(Part::count).sum()),
-            Payload::Failed(failed) => Some(failed.said.len() as u64),
-            Payload::Stream(_) | Payload::Lasting(_) => None,
+            Payload::HandlerError(failed) => Some(failed.said.len() as u64),
+            Payload::Stream(_) | Payload::LongLived(_) => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl Response {
     pub fn body(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Bytes(bytes) => Some(bytes),
-            Payload::Failed(failed) => Some(&failed.said),
+            Payload::HandlerError(failed) => Some(&failed.said),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ impl Response {
         self.remove_header(header::CONTENT_LENGTH);
         self.declined = false;
         match &mut self.payload {
-            Payload::Failed(failed) => failed.said = body.into(),
+            Payload::HandlerError(failed) => failed.said = body.into(),
             payload => *payload = Payload::Bytes(body.into()),
         }
         self
@@ -182,7 +182,7 @@ impl Response {
     pub fn without_body(mut self) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
         match &mut self.payload {
-            Payload::Failed(failed) => failed.said = Bytes::new(),
+            Payload::HandlerError(failed) => failed.said = Bytes::new(),
             payload => *payload = Payload::Empty,
         }
         self

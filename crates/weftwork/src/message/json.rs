@@ -4,8 +4,8 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::into_response::IntoResponse;
+use super::large_stack::with_room;
 use super::response::Response;
-use super::room::with_room;
 use crate::error::Error;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

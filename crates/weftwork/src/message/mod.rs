@@ -5,29 +5,32 @@ pub(crate) mod body;
 pub(crate) mod client;
 #[cfg(feature = "compression")]
 pub(crate) mod decoding;
+mod deferred;
+mod escape;
 pub(crate) mod exchange;
-mod failed;
 mod feed;
 mod filter;
 mod handler;
+mod handler_error;
 mod headers;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;
-mod later;
-mod needs;
+#[cfg(any(feature = "compression", feature = "json"))]
+pub(crate) mod large_stack;
 mod problem;
 mod request;
+mod required_state;
 mod response;
-#[cfg(any(feature = "compression", feature = "json"))]
-pub(crate) mod room;
-mod routed;
-mod texts;
+mod route_match;
+mod single_value;
 mod upgrade;
-mod values;
 mod writer;
 
 pub use body::{Body, BodyError};
+pub use deferred::{ResponseClosed, ResponseSender};
+pub use escape::escaped;
+pub(crate) use escape::{checkbox, form_decoded, plain_field_name, split_unquoted};
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};
 pub use filter::StreamFilter;
 pub use handler::{Blocking, Handler, RequestLine, blocks, unbuffered};
@@ -35,23 +38,20 @@ pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
-pub use later::{ResponseClosed, ResponseSender};
-pub(crate) use needs::Need;
 pub use problem::Problem;
 pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
 pub use request::Request;
+pub(crate) use required_state::RequiredState;
 pub use response::{Response, html, text};
-pub(crate) use routed::Shared;
-pub use texts::escaped;
-pub(crate) use texts::{checkbox, form_decoded, plain_field_name, split_unquoted};
+pub(crate) use route_match::Shared;
 pub use upgrade::{UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
-pub(crate) use feed::{Pulled, Wakes};
-pub(crate) use later::Later;
-pub(crate) use response::{Lasting, Part, Payload, Stream};
-pub(crate) use upgrade::{Silence, Take, UpgradePanic};
-pub(crate) use values::Only;
+pub(crate) use deferred::Deferred;
+pub(crate) use feed::{FeedPoll, WakeConn};
+pub(crate) use response::{LongLived, Part, Payload, Stream};
+pub(crate) use single_value::SingleValue;
+pub(crate) use upgrade::{IdlePolicy, Take, UpgradePanic};
 
 #[cfg(test)]
 pub(crate) mod testing;

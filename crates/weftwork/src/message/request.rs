@@ -13,10 +13,10 @@ use weftwork_wire::fields::media_type_quality;
 
 use super::body::Body;
 use super::client;
+use super::escape::{form_decoded_lossy, plain_field_name};
 use super::exchange::Exchange;
 use super::headers::CONNECTION_FIELDS;
-use super::routed::Routed;
-use super::texts::{form_decoded_lossy, plain_field_name};
+use super::route_match::RouteMatch;
 
 /// A request. Its head stays in the connection's read buffer, and a part is copied only when it is asked for.
 pub struct Request<'c> {
@@ -31,7 +31,7 @@ pub struct Request<'c> {
 pub(super) struct Notes {
     pub(super) headers: OnceCell<HeaderMap>,
     extensions: Extensions,
-    pub(super) routed: Routed,
+    pub(super) routed: RouteMatch,
 }
 
 impl<'c> Request<'c> {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
-use super::failed::Failed;
+use super::deferred::Deferred;
 use super::feed::Feed;
-use super::later::Later;
-use super::upgrade::{Silence, Take, UpgradeHandler};
+use super::handler_error::HandlerError;
+use super::upgrade::{IdlePolicy, Take, UpgradeHandler};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
@@ -52,26 +52,26 @@ pub(crate) enum Payload {
     /// Parts in sequence. No part is empty.
     Parts(Vec<Part>),
     Stream(Stream),
-    Lasting(Box<Lasting>),
+    LongLived(Box<LongLived>),
     /// An error of the server, and the response for the client.
-    Failed(Box<Failed>),
+    HandlerError(Box<HandlerError>),
 }
 
 /// Work that continues after the handler has returned.
-pub(crate) enum Lasting {
+pub(crate) enum LongLived {
     /// The response itself is sent later.
-    Later(Later),
+    Deferred(Deferred),
     /// A body that other threads send.
     Feed(Feed),
     /// An upgraded protocol, on a thread or a fiber of its own.
     Take(Take),
     /// An upgraded protocol without a thread.
-    Fed(Feed, Box<dyn UpgradeHandler>, Silence),
+    Fed(Feed, Box<dyn UpgradeHandler>, IdlePolicy),
 }
 
-impl Lasting {
+impl LongLived {
     pub(crate) fn is_other_protocol(&self) -> bool {
-        matches!(self, Lasting::Take(_) | Lasting::Fed(..))
+        matches!(self, LongLived::Take(_) | LongLived::Fed(..))
     }
 }
 
@@ -291,11 +291,11 @@ impl fmt::Debug for Response {
             Payload::File { count, .. } => format!("{count} bytes of a file"),
             Payload::Parts(parts) => format!("{} parts", parts.len()),
             Payload::Stream(_) => "a stream".to_owned(),
-            Payload::Failed(_) => "an error".to_owned(),
-            Payload::Lasting(lasting) => match **lasting {
-                Lasting::Later(_) => "to come later".to_owned(),
-                Lasting::Feed(_) => "a feed".to_owned(),
-                Lasting::Take(_) | Lasting::Fed(..) => "another protocol".to_owned(),
+            Payload::HandlerError(_) => "an error".to_owned(),
+            Payload::LongLived(lasting) => match **lasting {
+                LongLived::Deferred(_) => "to come later".to_owned(),
+                LongLived::Feed(_) => "a feed".to_owned(),
+                LongLived::Take(_) | LongLived::Fed(..) => "another protocol".to_owned(),
             },
         };
         f.debug_struct("Response")

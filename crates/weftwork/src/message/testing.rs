@@ -92,14 +92,14 @@ impl Canned {
         match response.payload {
             Payload::Empty => Vec::new(),
             Payload::Bytes(bytes) => bytes.into(),
-            Payload::Failed(failed) => failed.said.clone().into(),
+            Payload::HandlerError(failed) => failed.said.clone().into(),
             Payload::File { file, offset, count, .. } => read_file(&file, offset, count),
             Payload::Parts(parts) => parts.into_iter().flat_map(bytes_of).collect(),
             Payload::Stream(write) => {
                 write(&mut BodyWriter::new(self)).unwrap();
                 std::mem::take(&mut self.sent)
             }
-            Payload::Lasting(_) => panic!("it needs a connection"),
+            Payload::LongLived(_) => panic!("it needs a connection"),
         }
     }
 

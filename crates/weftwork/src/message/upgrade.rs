@@ -11,9 +11,9 @@ use std::time::Instant;
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
 
-use super::exchange::Line;
+use super::exchange::UpgradedIo;
 use super::feed::Feed;
-use super::response::{Lasting, Payload, Response};
+use super::response::{LongLived, Payload, Response};
 
 /// Function that runs an upgraded connection. An error is logged, and the connection closes in any case.
 pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
@@ -40,7 +40,7 @@ pub struct Upgraded {
 
 /// Reading half of an [`Upgraded`] connection.
 pub struct UpgradedReader {
-    line: Arc<dyn Line>,
+    line: Arc<dyn UpgradedIo>,
     early: Bytes,
     timeout: Option<Duration>,
     told: bool,
@@ -48,13 +48,13 @@ pub struct UpgradedReader {
 
 /// Writing half of an [`Upgraded`] connection. Writes are not buffered: each write is a system call.
 pub struct UpgradedWriter {
-    line: Arc<dyn Line>,
+    line: Arc<dyn UpgradedIo>,
     timeout: Option<Duration>,
 }
 
 impl Upgraded {
     pub(crate) fn new(
-        line: Arc<dyn Line>,
+        line: Arc<dyn UpgradedIo>,
         early: Bytes,
         idle_timeout: Duration,
         write_timeout: Duration,
@@ -152,7 +152,7 @@ impl UpgradedWriter {
 
     /// Returns a handle that cuts the connection while another thread writes.
     #[cfg(feature = "websocket")]
-    pub(crate) fn line(&self) -> Arc<dyn Line> {
+    pub(crate) fn line(&self) -> Arc<dyn UpgradedIo> {
         self.line.clone()
     }
 
@@ -231,7 +231,7 @@ pub trait UpgradeHandler: Send {
 
 /// Limit for the silence of a client of another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum IdlePolicy {
     /// The time of the setting `upgrade_idle_timeout`.
     Bounded,
     /// As long as it answers heartbeats.
@@ -284,7 +284,7 @@ impl Response {
         protocol: HeaderValue,
         take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static,
     ) -> Response {
-        Response::switch(protocol, Lasting::Take(Box::new(take)))
+        Response::switch(protocol, LongLived::Take(Box::new(take)))
     }
 
     /// Returns 101 like [`upgrade`](Response::upgrade), without a thread (except in the engine `workers`). The event
@@ -298,7 +298,7 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, Lasting::Fed(feed, Box::new(handler), Silence::Bounded))
+        Response::switch(protocol, LongLived::Fed(feed, Box::new(handler), IdlePolicy::Bounded))
     }
 
     /// Returns the same for a protocol that detects by itself whether its client is alive.
@@ -308,19 +308,19 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, Lasting::Fed(feed, Box::new(handler), Silence::Probed))
+        Response::switch(protocol, LongLived::Fed(feed, Box::new(handler), IdlePolicy::Probed))
     }
 
     /// Returns 200 to CONNECT. The connection is then a tunnel, and `take` runs with it as with
     /// [`upgrade`](Response::upgrade). For another method, the response is 500. If the body of the request was not
     /// read, it is 400.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
-        let payload = Payload::Lasting(Box::new(Lasting::Take(Box::new(take))));
+        let payload = Payload::LongLived(Box::new(LongLived::Take(Box::new(take))));
         Response { payload, ..Response::new(StatusCode::OK) }
     }
 
-    fn switch(protocol: HeaderValue, lasting: Lasting) -> Response {
-        let payload = Payload::Lasting(Box::new(lasting));
+    fn switch(protocol: HeaderValue, lasting: LongLived) -> Response {
+        let payload = Payload::LongLived(Box::new(lasting));
         Response { payload, ..Response::new(StatusCode::SWITCHING_PROTOCOLS) }
             .with_header(header::UPGRADE, protocol)
     }

@@ -16,13 +16,13 @@ use http::Method;
 use super::lockstep::Lockstep;
 use super::pipe::{ClientStep, Pipe, StepResult};
 use super::response::{NoResponse, TestResponse, take_response};
-use crate::conn::{Call, Conn, Flushed, Readiness, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, IoWait, Readiness, Step};
 use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{Duplex, is_would_block};
-use crate::transport::{DateCache, Pool, Post, Stream, Tick};
+use crate::transport::{BufferPool, CallSlot, DateCache, Stream, Tick};
 
 /// State that the connections of one test share.
 pub(super) struct TestServer {
@@ -67,9 +67,9 @@ pub struct TestConnection {
     /// `None` after the server has dropped the connection.
     pub(super) conn: Option<Box<Conn>>,
     pub(super) pipe: Arc<Pipe>,
-    pub(super) pool: Pool,
+    pub(super) pool: BufferPool,
     dates: DateCache,
-    post: Arc<Post>,
+    post: Arc<CallSlot>,
     /// Methods of the requests that the handler got and whose responses were not taken yet.
     methods: VecDeque<Method>,
     /// Whether the response that was written last ends with its head.
@@ -95,9 +95,9 @@ impl TestConnection {
     ) -> TestConnection {
         let now = server.now();
         let conn = Conn::new(Stream::Memory(stream), Some(peer), now, &server.cx);
-        let (pool, dates) = (Pool::alone(), DateCache::new(now));
+        let (pool, dates) = (BufferPool::alone(), DateCache::new(now));
         let (server, methods) = (server.clone(), VecDeque::new());
-        let post = server.cx.watchdog.post();
+        let post = server.cx.watchdog.call_slot();
         let (ends_with_head, is_upgraded) = (false, false);
         let (conn, lockstep) = (Some(conn), None);
         TestConnection {
@@ -211,12 +211,12 @@ impl TestConnection {
                 Step::Call => self.call(),
                 Step::Close => self.close(),
                 // Another protocol needs its own thread and a socket that it can wait for.
-                Step::Takeover => {
+                Step::Upgrade => {
                     self.is_upgraded = true;
                     self.close();
                 }
                 Step::Read if conn.is_readable() => match conn.fill(now, &mut self.pool) {
-                    Ok(0) => conn.end_of_input(),
+                    Ok(0) => conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => {}
                     Err(_) => self.close(),
@@ -224,14 +224,14 @@ impl TestConnection {
                 Step::Write => {
                     self.ends_with_head = !conn.sends_body();
                     match conn.flush(now) {
-                        Ok(Flushed::All | Flushed::Enough) => {}
-                        Ok(Flushed::Blocked) if expires(conn, &self.server) => {}
-                        Ok(Flushed::Blocked) => return,
+                        Ok(Flushed::All | Flushed::BudgetSpent) => {}
+                        Ok(Flushed::WouldBlock) if expires(conn, &self.server) => {}
+                        Ok(Flushed::WouldBlock) => return,
                         Err(_) => self.close(),
                     }
                 }
-                Step::Read | Step::Wait if expires(conn, &self.server) => {}
-                Step::Read | Step::Wait => match self.pipe.run_step() {
+                Step::Read | Step::WaitFeed if expires(conn, &self.server) => {}
+                Step::Read | Step::WaitFeed => match self.pipe.run_step() {
                     StepResult::Done => conn.note_ready(self.pipe.client_has_ended()),
                     StepResult::Pause(time) => self.pause(now.after(time)),
                     StepResult::Idle => return conn.rest(&mut self.pool),
@@ -326,7 +326,7 @@ impl TestWait<'_> {
     }
 }
 
-impl Wait for TestWait<'_> {
+impl IoWait for TestWait<'_> {
     fn now(&self) -> Tick {
         self.server.now()
     }
@@ -336,7 +336,7 @@ impl Wait for TestWait<'_> {
         self.server.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         if ready == Readiness::Write {
             return self.skip_to(until);
         }

@@ -128,7 +128,7 @@ impl Buffers {
 
 /// Pool of free buffers. The last returned buffer is used first, because it is still in the cache.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     /// Boxed, so that taking and returning moves a pointer and not 250 bytes.
     #[allow(clippy::vec_box)]
     free: Vec<Box<Buffers>>,
@@ -136,24 +136,24 @@ pub(crate) struct Pool {
     bytes: usize,
     bytes_max: usize,
     /// Bytes that the pool holds above its own limit.
-    loan: Loan,
+    loan: BudgetLease,
 }
 
 /// Budget that the pools of threads share, in addition to the limit of each pool.
 #[derive(Debug, Default)]
-pub(crate) struct Surplus(AtomicUsize);
+pub(crate) struct SharedBudget(AtomicUsize);
 
 /// Share of one pool in the budget. A pool without a budget has no share.
 #[derive(Debug, Default)]
-struct Loan {
-    of: Option<Arc<Surplus>>,
+struct BudgetLease {
+    of: Option<Arc<SharedBudget>>,
     bytes: usize,
 }
 
-impl Loan {
+impl BudgetLease {
     /// Returns false if the budget does not have enough left.
     fn set(&mut self, bytes: usize) -> bool {
-        let Some(Surplus(lent)) = self.of.as_deref() else { return bytes == 0 };
+        let Some(SharedBudget(lent)) = self.of.as_deref() else { return bytes == 0 };
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 && lent.fetch_add(more, Ordering::Relaxed) + more > SURPLUS_BYTES_MAX {
             lent.fetch_sub(more, Ordering::Relaxed);
@@ -167,27 +167,27 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for BudgetLease {
     fn drop(&mut self) {
         self.set(0);
     }
 }
 
-impl Pool {
+impl BufferPool {
     /// Returns a pool for a loop.
-    pub(crate) fn new() -> Pool {
+    pub(crate) fn new() -> BufferPool {
         let (free_max, bytes_max) = (POOLED_MAX, POOLED_BYTES_MAX);
-        Pool { free: Vec::new(), free_max, bytes: 0, bytes_max, loan: Loan::default() }
+        BufferPool { free: Vec::new(), free_max, bytes: 0, bytes_max, loan: BudgetLease::default() }
     }
 
     /// Returns a pool for a thread that serves one connection after another.
-    pub(crate) fn of_thread(surplus: &Arc<Surplus>) -> Pool {
-        Pool { loan: Loan { of: Some(surplus.clone()), bytes: 0 }, ..Pool::alone() }
+    pub(crate) fn of_thread(shared_budget: &Arc<SharedBudget>) -> BufferPool {
+        BufferPool { loan: BudgetLease { of: Some(shared_budget.clone()), bytes: 0 }, ..BufferPool::alone() }
     }
 
     /// Returns a pool for one connection.
-    pub(crate) fn alone() -> Pool {
-        Pool { free_max: POOLED_MAX_ALONE, bytes_max: POOLED_BYTES_MAX_ALONE, ..Pool::new() }
+    pub(crate) fn alone() -> BufferPool {
+        BufferPool { free_max: POOLED_MAX_ALONE, bytes_max: POOLED_BYTES_MAX_ALONE, ..BufferPool::new() }
     }
 
     pub(crate) fn take(&mut self) -> Box<Buffers> {
@@ -211,7 +211,7 @@ impl Pool {
     }
 
     /// Returns the borrowed bytes to the budget while the thread is idle.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn trim(&mut self) {
         if self.loan.bytes > 0 {
             self.free.iter_mut().for_each(|buffers| buffers.shrink());
             self.bytes = self.free.iter().map(|buffers| buffers.bytes()).sum();
@@ -219,7 +219,7 @@ impl Pool {
         }
     }
 
-    /// Borrows missing bytes from the budget, or returns surplus bytes.
+    /// Borrows missing bytes from the budget, or returns shared_budget bytes.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         let missing = (self.bytes + bytes).saturating_sub(self.bytes_max);
         missing == self.loan.bytes || self.loan.set(missing)
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn grown_buffers_are_kept_while_there_is_room_and_shrunk_after() {
-        let mut pool = Pool::new();
+        let mut pool = BufferPool::new();
         for _ in 0..POOLED_MAX + 10 {
             pool.give_back(grown(256 << 10));
         }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_connection_is_left_for_the_next() {
-        let mut pool = Pool::new();
+        let mut pool = BufferPool::new();
         let mut buffers = pool.take();
         buffers.input.extend_from_slice(b"GET / HTTP/1.1\r\n");
         buffers.output.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -307,20 +307,20 @@ mod tests {
 
     #[test]
     fn a_thread_alone_keeps_no_large_buffer() {
-        let mut pool = Pool::alone();
+        let mut pool = BufferPool::alone();
         pool.give_back(grown(256 << 10));
         assert!(pool.free[0].bytes() < 32 << 10);
     }
 
     #[test]
     fn threads_keep_large_buffers_while_there_is_room_for_all_of_them() {
-        let surplus = Arc::new(Surplus::default());
-        let held = || surplus.0.load(Ordering::Relaxed);
-        let mut pools: Vec<Pool> = (0..100).map(|_| Pool::of_thread(&surplus)).collect();
+        let shared_budget = Arc::new(SharedBudget::default());
+        let held = || shared_budget.0.load(Ordering::Relaxed);
+        let mut pools: Vec<BufferPool> = (0..100).map(|_| BufferPool::of_thread(&shared_budget)).collect();
         for pool in &mut pools {
             pool.give_back(grown(256 << 10));
         }
-        let is_large = |pool: &&Pool| pool.bytes > 256 << 10;
+        let is_large = |pool: &&BufferPool| pool.bytes > 256 << 10;
         let large = pools.iter().filter(is_large).count();
         assert_eq!(large, SURPLUS_BYTES_MAX / (pools[0].bytes - POOLED_BYTES_MAX_ALONE));
         assert!(held() <= SURPLUS_BYTES_MAX);
@@ -332,7 +332,7 @@ mod tests {
         pools[0].give_back(taken);
         assert!(!is_large(&&pools[0]));
         // A trimmed pool has no share either.
-        pools[99].rest();
+        pools[99].trim();
         assert!(!is_large(&&pools[99]));
         pools[0].take();
         pools[0].give_back(grown(256 << 10));
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_thread_alone_that_only_gets_buffers_keeps_few() {
-        let mut pool = Pool::alone();
+        let mut pool = BufferPool::alone();
         (0..100).for_each(|_| pool.give_back(Buffers::fresh()));
         assert_eq!(pool.free.len(), POOLED_MAX_ALONE);
     }

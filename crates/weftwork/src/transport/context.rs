@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use weftwork_wire::Limits;
 
-use super::budget::{LineBudget, contain_log};
-use super::buffers::Surplus;
+use super::buffers::SharedBudget;
 use super::clock::Clock;
 use super::counters::{Counters, ServerStats};
-use super::spare::Spare;
+use super::log_limit::{LogLimit, catch_log_panic};
+use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
 use crate::message::{Handler, RequestLine};
@@ -41,34 +41,34 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Arc<Watchdog>,
-    pub(crate) spare: Spare,
+    pub(crate) reserve_fd: ReserveFd,
     /// Budget for the buffers of threads that have connections of their own.
-    pub(crate) surplus: Arc<Surplus>,
+    pub(crate) shared_budget: Arc<SharedBudget>,
     /// Limit for log lines about clients.
-    pub(crate) lines: LineBudget,
+    pub(crate) lines: LogLimit,
     /// Limit for log lines about what the system refuses, because clients can cause those refusals.
-    wants: LineBudget,
+    wants: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
     /// Whether the stop was announced. The stage may still be `Running`.
     stopping: AtomicBool,
-    draining: Signal,
-    closing: Signal,
+    draining: StopSignal,
+    closing: StopSignal,
 }
 
 /// Descriptor that becomes readable once and stays readable, for all threads that poll it.
 #[derive(Debug)]
-struct Signal {
+struct StopSignal {
     fd: OwnedFd,
     /// Write end of the pipe. Dropping it gives the signal.
     held: Mutex<Option<OwnedFd>>,
 }
 
-impl Signal {
-    fn new() -> std::io::Result<Signal> {
+impl StopSignal {
+    fn new() -> std::io::Result<StopSignal> {
         let (fd, held) = system::pipe()?;
-        Ok(Signal { fd, held: Mutex::new(Some(held)) })
+        Ok(StopSignal { fd, held: Mutex::new(Some(held)) })
     }
 
     fn give(&self) {
@@ -85,15 +85,15 @@ impl Context {
             clock: Clock::start(),
             counters: Arc::default(),
             watchdog: Arc::default(),
-            spare: Spare::new(),
-            surplus: Arc::default(),
-            lines: LineBudget::new(LINES_A_SECOND),
-            wants: LineBudget::new(1),
+            reserve_fd: ReserveFd::new(),
+            shared_budget: Arc::default(),
+            lines: LogLimit::new(LINES_A_SECOND),
+            wants: LogLimit::new(1),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
-            draining: Signal::new()?,
-            closing: Signal::new()?,
+            draining: StopSignal::new()?,
+            closing: StopSignal::new()?,
         })
     }
 
@@ -104,10 +104,10 @@ impl Context {
 
     /// Logs a line about what the system refuses, unless a line was logged in this second.
     #[cold]
-    pub(crate) fn warn_of_want(&self, line: fmt::Arguments<'_>) {
+    pub(crate) fn warn_resources(&self, line: fmt::Arguments<'_>) {
         let Some(left_out) = self.wants.take(self.clock.now()) else { return };
         // The thread may be unwinding from a logger that panicked.
-        contain_log(|| match left_out {
+        catch_log_panic(|| match left_out {
             0 => log::warn!("{line}"),
             more => log::warn!("{line} ({more} more lines about refusals were left out)"),
         });
@@ -158,15 +158,15 @@ impl Context {
     }
 
     /// Returns a descriptor that is readable from `Closing` on. A thread that waits for a peer also polls it.
-    pub(crate) fn cut(&self) -> BorrowedFd<'_> {
+    pub(crate) fn closing_fd(&self) -> BorrowedFd<'_> {
         self.closing.fd.as_fd()
     }
 
     /// Returns a descriptor that is readable after the server has moved on from `stage`.
-    pub(crate) fn moved_on_from(&self, stage: Stage) -> BorrowedFd<'_> {
+    pub(crate) fn stage_fd(&self, stage: Stage) -> BorrowedFd<'_> {
         match stage {
             Stage::Running => self.draining.fd.as_fd(),
-            Stage::Draining | Stage::Closing => self.cut(),
+            Stage::Draining | Stage::Closing => self.closing_fd(),
         }
     }
 }

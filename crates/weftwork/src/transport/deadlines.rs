@@ -1,6 +1,6 @@
 //! Deadlines of peers. Every deadline is computed in this file.
 //!
-//! Time that the server itself uses does not count. A [`Pace`] counts only the time spent waiting for the peer.
+//! Time that the server itself uses does not count. A [`PeerTimer`] counts only the time spent waiting for the peer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 /// Kind of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timeout {
+pub(crate) enum TimeoutKind {
     /// A PROXY header did not arrive completely in time.
     ProxyHeader,
     /// No byte of the next request arrived in time.
@@ -28,26 +28,26 @@ pub(crate) enum Timeout {
     Silence,
 }
 
-impl Timeout {
+impl TimeoutKind {
     /// Returns the settings that change this deadline.
     pub(crate) fn knobs(self) -> &'static [&'static str] {
         match self {
-            Timeout::ProxyHeader => &["proxy_header_timeout"],
-            Timeout::Idle => &["idle_timeout"],
-            Timeout::Head => &["head_timeout", "rate_bytes_min"],
-            Timeout::Body => &["body_idle_timeout", "rate_bytes_min"],
-            Timeout::Write => &["write_timeout", "rate_bytes_min"],
-            Timeout::Drain => &["unread_timeout"],
-            Timeout::Linger => &["linger_timeout"],
-            Timeout::Silence => &["heartbeat"],
+            TimeoutKind::ProxyHeader => &["proxy_header_timeout"],
+            TimeoutKind::Idle => &["idle_timeout"],
+            TimeoutKind::Head => &["head_timeout", "rate_bytes_min"],
+            TimeoutKind::Body => &["body_idle_timeout", "rate_bytes_min"],
+            TimeoutKind::Write => &["write_timeout", "rate_bytes_min"],
+            TimeoutKind::Drain => &["unread_timeout"],
+            TimeoutKind::Linger => &["linger_timeout"],
+            TimeoutKind::Silence => &["heartbeat"],
         }
     }
 }
 
 /// Progress of a peer in its current step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) what: Timeout,
+pub(crate) struct PeerTimer {
+    pub(crate) what: TimeoutKind,
     /// Start of the step, moved later by the time that the server itself used.
     since: Tick,
     /// Time of the last progress.
@@ -56,15 +56,15 @@ pub(crate) struct Pace {
     bytes: u64,
 }
 
-impl Pace {
-    pub(crate) fn start(what: Timeout, now: Tick) -> Pace {
-        Pace { what, since: now, progress: now, bytes: 0 }
+impl PeerTimer {
+    pub(crate) fn start(what: TimeoutKind, now: Tick) -> PeerTimer {
+        PeerTimer { what, since: now, progress: now, bytes: 0 }
     }
 
     /// Starts the peer's next step. The clock of a loop stands still during a cycle, so `now` may be earlier than the
     /// time the server's code has used, here and below. That time does not count against the peer.
-    pub(crate) fn then(&self, what: Timeout, now: Tick) -> Pace {
-        Pace::start(what, now.max(self.progress))
+    pub(crate) fn then(&self, what: TimeoutKind, now: Tick) -> PeerTimer {
+        PeerTimer::start(what, now.max(self.progress))
     }
 
     /// Adds bytes that arrived before the step began.
@@ -102,19 +102,19 @@ impl Pace {
     /// Returns the deadline of the peer.
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.what {
-            Timeout::ProxyHeader => self.since.after(settings.proxy_header_timeout),
-            Timeout::Idle => self.since.after(settings.idle_timeout),
-            Timeout::Head => {
+            TimeoutKind::ProxyHeader => self.since.after(settings.proxy_header_timeout),
+            TimeoutKind::Idle => self.since.after(settings.idle_timeout),
+            TimeoutKind::Head => {
                 self.since.after(settings.head_timeout).min(self.too_slow(settings, settings.rate_grace))
             }
-            Timeout::Body => {
+            TimeoutKind::Body => {
                 let pause = settings.body_idle_timeout;
                 self.progress.after(pause).min(self.too_slow(settings, settings.rate_grace))
             }
-            Timeout::Write => self.write_deadline(settings, settings.write_timeout),
-            Timeout::Drain => self.since.after(settings.unread_timeout),
-            Timeout::Linger => self.since.after(settings.linger_timeout),
-            Timeout::Silence => self.progress.after(settings.heartbeat),
+            TimeoutKind::Write => self.write_deadline(settings, settings.write_timeout),
+            TimeoutKind::Drain => self.since.after(settings.unread_timeout),
+            TimeoutKind::Linger => self.since.after(settings.linger_timeout),
+            TimeoutKind::Silence => self.progress.after(settings.heartbeat),
         }
     }
 

@@ -1,21 +1,21 @@
 //! Layer 1: bytes and time. Contains sockets, pooled buffers, deadlines, and the timer wheel.
 
 pub(crate) mod address;
-pub(crate) mod budget;
 pub(crate) mod buffers;
 pub(crate) mod clock;
 pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod listener;
+pub(crate) mod log_limit;
+pub(crate) mod reserve_fd;
 mod socket_file;
-pub(crate) mod spare;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;
 
-pub(crate) use buffers::{Buffers, Pool};
+pub(crate) use buffers::{BufferPool, Buffers};
 pub(crate) use clock::{DateCache, Tick};
 pub(crate) use stream::Stream;
-pub(crate) use watchdog::Post;
+pub(crate) use watchdog::CallSlot;

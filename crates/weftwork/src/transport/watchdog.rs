@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::budget::contain_log;
 use super::clock::Tick;
 use super::context::Context;
 use super::counters::Counters;
+use super::log_limit::catch_log_panic;
 
 /// Bytes of a request line that are kept for the log.
 const LINE_BYTES: usize = 64;
@@ -19,7 +19,7 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 
 /// Slot in which a thread or a fiber publishes its call. The thread writes it, and the watchdog reads it.
 #[derive(Debug, Default)]
-pub(crate) struct Post {
+pub(crate) struct CallSlot {
     /// Odd during a call. Every call has another number.
     turn: AtomicU64,
     /// Last call that was reported in the log.
@@ -33,13 +33,13 @@ pub(crate) struct Post {
     before: Arc<AtomicU64>,
 }
 
-impl Drop for Post {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         self.before.fetch_add(self.calls(), Ordering::Relaxed);
     }
 }
 
-impl Post {
+impl CallSlot {
     /// Returns the number of handler calls, including the current call.
     fn calls(&self) -> u64 {
         // The order matters. A reader that sees the number of a writer's call also sees that the call is a writer.
@@ -47,7 +47,7 @@ impl Post {
         all.saturating_sub(self.writers.load(Ordering::Relaxed))
     }
 
-    /// Begins a call like [`enter`](Post::enter), for the writer of a streamed body. It belongs to a call that has
+    /// Begins a call like [`enter`](CallSlot::enter), for the writer of a streamed body. It belongs to a call that has
     /// ended.
     pub(crate) fn enter_writer(&self, now: Tick, head: &[u8]) {
         self.writers.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Post {
 /// All slots of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
-    posts: Mutex<Vec<Weak<Post>>>,
+    posts: Mutex<Vec<Weak<CallSlot>>>,
     /// Number of calls in slots that were dropped.
     before: Arc<AtomicU64>,
     /// Highest number of calls that was returned so far.
@@ -129,10 +129,11 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Returns a slot for the calling thread. It is removed when its owner drops it.
-    pub(crate) fn post(&self) -> Arc<Post> {
+    pub(crate) fn call_slot(&self) -> Arc<CallSlot> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let (turn, told, writers, begun, line) = Default::default();
-        let post = Arc::new(Post { turn, told, writers, begun, line, thread, before: self.before.clone() });
+        let post =
+            Arc::new(CallSlot { turn, told, writers, begun, line, thread, before: self.before.clone() });
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         if posts.len() == posts.capacity() {
             posts.retain(|post| post.strong_count() > 0);
@@ -149,7 +150,7 @@ impl Watchdog {
         self.told.fetch_max(calls, Ordering::Relaxed).max(calls)
     }
 
-    fn all(&self) -> Vec<Arc<Post>> {
+    fn all(&self) -> Vec<Arc<CallSlot>> {
         let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         posts.iter().filter_map(Weak::upgrade).collect()
     }
@@ -160,7 +161,7 @@ pub(crate) fn watch(cx: &Context) {
     let patience = cx.warn_after;
     let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
     while let Ok(0) | Err(rustix::io::Errno::INTR) =
-        poll(&mut [PollFd::from_borrowed_fd(cx.cut(), PollFlags::IN)], pause.as_ref())
+        poll(&mut [PollFd::from_borrowed_fd(cx.closing_fd(), PollFlags::IN)], pause.as_ref())
     {
         let now = cx.clock.now();
         for post in cx.watchdog.all() {
@@ -169,7 +170,7 @@ pub(crate) fn watch(cx: &Context) {
                 continue;
             }
             Counters::count(&cx.counters.slow_handlers);
-            contain_log(|| {
+            catch_log_panic(|| {
                 log::warn!(
                     "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",
                     begun.until(now),
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn a_post_shows_the_call_in_progress() {
         let watchdog = Watchdog::default();
-        let post = watchdog.post();
+        let post = watchdog.call_slot();
         assert!(post.look().is_none());
         post.enter(Tick(7), b"GET /short HTTP/1.1\r\n\r\n");
         let (first, begun, line) = post.look().unwrap();
@@ -219,8 +220,8 @@ mod tests {
     #[test]
     fn posts_are_forgotten_with_their_owners() {
         let watchdog = Watchdog::default();
-        let kept = watchdog.post();
-        (0..1000).for_each(|_| drop(watchdog.post()));
+        let kept = watchdog.call_slot();
+        (0..1000).for_each(|_| drop(watchdog.call_slot()));
         assert_eq!(watchdog.all().len(), 1);
         assert!(watchdog.posts.lock().unwrap().len() < 10);
         assert_eq!(kept.thread, std::thread::current().name().unwrap());
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn calls_are_counted_beyond_their_posts() {
         let watchdog = Watchdog::default();
-        let (kept, gone) = (watchdog.post(), watchdog.post());
+        let (kept, gone) = (watchdog.call_slot(), watchdog.call_slot());
         for post in [&kept, &gone, &gone] {
             post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
             post.leave();
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn a_writer_is_watched_and_is_no_call() {
         let watchdog = Watchdog::default();
-        let post = watchdog.post();
+        let post = watchdog.call_slot();
         post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
         let call = post.look().unwrap().0;
         post.leave();

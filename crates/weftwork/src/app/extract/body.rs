@@ -52,7 +52,7 @@ mod typed {
     use crate::app::extract::Extract;
     use crate::app::extract::pairs::{Pairs, form_pairs};
     use crate::error::Result;
-    use crate::message::room::with_room;
+    use crate::message::large_stack::with_room;
     use crate::message::{IntoResponse, Problem, Request, Response};
 
     /// Reads the body as JSON. As a response, it is the same as [`json`](crate::json).

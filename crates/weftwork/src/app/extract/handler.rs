@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Extract, State};
-use crate::message::{Handler, IntoResponse, Need, Request, Response};
+use crate::message::{Handler, IntoResponse, Request, RequiredState, Response};
 
 /// Types that a [`Router`](crate::Router) accepts as handlers. These are [`Handler`]s, including functions of
 /// `&mut Request`, and functions whose arguments implement [`Extract`]. The compiler infers `M`, which tells
@@ -115,8 +115,8 @@ macro_rules! functions {
                 functions!(@call self, [$($state)?], [$($argument)*], [$($request)?], req)
             }
 
-            fn needs(&self) -> Vec<Need> {
-                let all: &[Option<Need>] =
+            fn needs(&self) -> Vec<RequiredState> {
+                let all: &[Option<RequiredState>] =
                     &[$(<State<$state> as Extract>::need(),)? $(<$argument as Extract>::need(),)*];
                 all.iter().flatten().cloned().collect()
             }

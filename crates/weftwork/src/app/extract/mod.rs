@@ -19,7 +19,7 @@ pub use {
 };
 
 use crate::error::Result;
-use crate::message::{Need, Request};
+use crate::message::{Request, RequiredState};
 
 /// A value that a handler takes from the request as an argument.
 ///
@@ -130,7 +130,7 @@ pub trait Extract: Sized {
 
     /// Returns the state that this argument requires, if any.
     #[doc(hidden)]
-    fn need() -> Option<Need> {
+    fn need() -> Option<RequiredState> {
         None
     }
 }
@@ -142,7 +142,7 @@ impl<T: Extract> Extract for Result<T> {
         Ok(T::extract(req))
     }
 
-    fn need() -> Option<Need> {
+    fn need() -> Option<RequiredState> {
         T::need()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Extract;
 use crate::error::{Error, Result};
-use crate::message::{Need, Request};
+use crate::message::{Request, RequiredState};
 
 /// Takes a value that [`state`](crate::Router::state) gave to the [`Router`](crate::Router), as `T` or as an
 /// `Arc` of it. It dereferences to `T`.
@@ -41,10 +41,10 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
             Some(given) => Some(given.clone()),
             None => state.clone().downcast().ok(),
         });
-        found.map(State).ok_or_else(|| Error::internal(Need::of::<T>().to_string()))
+        found.map(State).ok_or_else(|| Error::internal(RequiredState::of::<T>().to_string()))
     }
 
-    fn need() -> Option<Need> {
-        Some(Need::of::<T>())
+    fn need() -> Option<RequiredState> {
+        Some(RequiredState::of::<T>())
     }
 }

@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 
 use super::{Middleware, Next, origin, refusal};
 use crate::error::Result;
-use crate::message::{Only, Request, Response};
+use crate::message::{Request, Response, SingleValue};
 
 /// Rejects requests with 403 if a page of another origin made the browser send them (cross-site request
 /// forgery).
@@ -59,15 +59,15 @@ impl Csrf {
             return true;
         }
         let origin = req.only("origin");
-        if let Only::Value(origin) = origin
+        if let SingleValue::Value(origin) = origin
             && self.trusted.iter().any(|trusted| **trusted == *origin)
         {
             return true;
         }
         match (req.only("sec-fetch-site"), origin) {
-            (Only::Value("same-origin" | "none"), _) => true,
-            (Only::Absent, Only::Absent) => true,
-            (Only::Absent, Only::Value(origin)) => origin::is_own(origin, req),
+            (SingleValue::Value("same-origin" | "none"), _) => true,
+            (SingleValue::Absent, SingleValue::Absent) => true,
+            (SingleValue::Absent, SingleValue::Value(origin)) => origin::is_own(origin, req),
             _ => false,
         }
     }

@@ -10,7 +10,7 @@ use super::compression::Coding;
 use super::{Middleware, Next, refusal};
 use crate::error::Error;
 use crate::message::decoding::{Decoder, Decoding};
-use crate::message::room::with_room;
+use crate::message::large_stack::with_room;
 use crate::message::{IntoResponse, Request, Response};
 
 /// Decodes request bodies with `Content-Encoding: gzip`, `br` or `zstd` (feature `compression`). The handler

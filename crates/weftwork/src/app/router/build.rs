@@ -7,7 +7,7 @@ use http::Method;
 use super::error::{PatternFault, RouteError};
 use super::pattern::{Pattern, is_under, join};
 use super::{Entry, Router};
-use crate::message::Need;
+use crate::message::RequiredState;
 
 /// Maps paths to the indexes of routes.
 type Tree = matchit::Router<usize>;
@@ -36,7 +36,7 @@ pub(super) struct RouteTable {
     mounts: Vec<(String, usize)>,
     pub(super) errors: Vec<RouteError>,
     /// States that handlers take and this router does not provide. A router around it may.
-    pub(super) needs: Vec<Need>,
+    pub(super) needs: Vec<RequiredState>,
 }
 
 /// A route that matches a path, and the ranges of its captures.

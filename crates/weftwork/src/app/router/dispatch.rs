@@ -15,7 +15,9 @@ use crate::app::middleware::preflighted;
 use crate::app::routes::MethodFilter;
 use crate::app::routes::derived::{nested_blocking, route_id};
 use crate::error::{Error, Result};
-use crate::message::{Blocking, Handler, IntoResponse, Need, Request, RequestLine, Response, Shared};
+use crate::message::{
+    Blocking, Handler, IntoResponse, Request, RequestLine, RequiredState, Response, Shared,
+};
 
 /// Seed of the numbers by which engines learn routes.
 const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
@@ -96,7 +98,7 @@ impl Handler for Router {
         if mistakes.is_empty() { Ok(()) } else { Err(Error::usage(mistakes.join("; "))) }
     }
 
-    fn needs(&self) -> Vec<Need> {
+    fn needs(&self) -> Vec<RequiredState> {
         self.table().needs.clone()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{MatchError, MethodFilter, Route, Routes};
 use crate::app::extract::IntoHandler;
 use crate::error::Result;
-use crate::message::{Blocking, Handler, IntoResponse, Need, Request, RequestLine, Response};
+use crate::message::{Blocking, Handler, IntoResponse, Request, RequestLine, RequiredState, Response};
 
 /// Creates a handler that finds the route of each request and calls `handler` with it.
 ///
@@ -95,7 +95,7 @@ where
         self.fallback.as_ref().map_or(Ok(()), |fallback| fallback.check())
     }
 
-    fn needs(&self) -> Vec<Need> {
+    fn needs(&self) -> Vec<RequiredState> {
         self.fallback.as_ref().map_or(Vec::new(), |fallback| fallback.needs())
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, StatusCode, Version, header};
 
 use super::{Origins, WebSockets};
 use crate::app::middleware::origin;
-use crate::message::{IntoResponse, Only, Problem, Request, Response};
+use crate::message::{IntoResponse, Problem, Request, Response, SingleValue};
 
 pub(super) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const VERSION: HeaderValue = HeaderValue::from_static("13");
@@ -39,7 +39,7 @@ pub(super) fn accept(req: &Request<'_>, options: &WebSockets) -> Result<Handshak
     if req.body_left() != Some(0) {
         return Err(refusal(StatusCode::BAD_REQUEST, "a handshake must not have a body"));
     }
-    if req.only(header::SEC_WEBSOCKET_VERSION) != Only::Value("13") {
+    if req.only(header::SEC_WEBSOCKET_VERSION) != SingleValue::Value("13") {
         return Err(upgrade_required("Sec-WebSocket-Version must be 13"));
     }
     let key = req.only(header::SEC_WEBSOCKET_KEY).value().filter(|key| is_key(key));
@@ -64,9 +64,9 @@ pub(super) fn accept(req: &Request<'_>, options: &WebSockets) -> Result<Handshak
 fn is_origin_allowed(req: &Request<'_>, origins: &Origins) -> bool {
     let Origins::Same(others) = origins else { return true };
     let given = match req.only(header::ORIGIN) {
-        Only::Absent => return true,
-        Only::Value(given) => given,
-        Only::Unclear => return false,
+        SingleValue::Absent => return true,
+        SingleValue::Value(given) => given,
+        SingleValue::Unclear => return false,
     };
     origin::is_own(given, req) || others.iter().any(|other| **other == *given)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::frames;
 use crate::message::UpgradedWriter;
-use crate::message::exchange::Line;
+use crate::message::exchange::UpgradedIo;
 
 /// Time between two checks for space in the queue. The client has been slow for longer.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -18,7 +18,7 @@ pub(super) struct Outgoing {
     bytes_max: usize,
     /// Disconnects the client while another thread holds the writer. It is weak because programs keep writers
     /// of sockets that have ended.
-    line: Weak<dyn Line>,
+    line: Weak<dyn UpgradedIo>,
     state: Mutex<State>,
 }
 
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    impl<W: Fn() + Send + Sync> Line for Scripted<W> {
+    impl<W: Fn() + Send + Sync> UpgradedIo for Scripted<W> {
         fn peer_addr(&self) -> Option<SocketAddr> {
             None
         }

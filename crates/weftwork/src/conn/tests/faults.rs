@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::ByteCount;
-use crate::message::{Response, Wakes};
+use crate::message::{Response, WakeConn};
 use crate::testing::{TestResponse, take_response};
 use dice::Dice;
 use judge::{Judge, Who};
@@ -39,17 +39,17 @@ struct Rig {
     conn: Option<Box<Conn>>,
     kernel: Arc<Kernel>,
     cx: Arc<Context>,
-    pool: Pool,
+    pool: BufferPool,
     dates: DateCache,
     /// Numbers of the requests that handlers saw.
     calls: Arc<Mutex<Vec<usize>>>,
     promised: Arc<Promised>,
     /// Woken by the sender of a response.
-    bell: Arc<dyn Wakes>,
+    bell: Arc<dyn WakeConn>,
     turns: usize,
 }
 
-impl Wakes for Kernel {
+impl WakeConn for Kernel {
     fn wake(&self, _: usize) {
         self.make_event();
     }
@@ -60,12 +60,12 @@ struct OnKernel<'a> {
     kernel: &'a Kernel,
 }
 
-impl Wait for OnKernel<'_> {
+impl IoWait for OnKernel<'_> {
     fn now(&self) -> Tick {
         self.kernel.now()
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
         let in_time = match ready {
             Readiness::Write => self.kernel.wait_writable(until),
             Readiness::Read | Readiness::Either => self.kernel.wait_readable(until),
@@ -79,11 +79,11 @@ impl Rig {
         let kernel = Arc::new(Kernel::new(script.bytes.clone(), dice, mood));
         let now = kernel.now();
         let conn = Some(Conn::new(Stream::Memory(kernel.clone()), None, now, &cx));
-        let (pool, dates, bell) = (Pool::alone(), DateCache::new(now), kernel.clone());
+        let (pool, dates, bell) = (BufferPool::alone(), DateCache::new(now), kernel.clone());
         Rig { conn, kernel, cx, pool, dates, calls: Arc::default(), promised: Arc::default(), bell, turns: 0 }
     }
 
-    /// Continues after an event, like a loop in `engine/turn.rs`.
+    /// Continues after an event, like a loop in `engine/event_loop.rs`.
     fn turn(&mut self) {
         // The clock of a loop stands still during a cycle.
         let now = self.kernel.now();
@@ -104,9 +104,9 @@ impl Rig {
             match conn.step(now, &self.cx) {
                 Step::Call => self.call(),
                 Step::Close => self.close(),
-                Step::Takeover => unreachable!("nothing in this talk is an upgrade"),
-                Step::Wait if !conn.watch_feed(&self.bell, 0) => {}
-                Step::Wait => {
+                Step::Upgrade => unreachable!("nothing in this talk is an upgrade"),
+                Step::WaitFeed if !conn.watch_feed(&self.bell, 0) => {}
+                Step::WaitFeed => {
                     conn.rest(&mut self.pool);
                     return;
                 }
@@ -119,8 +119,8 @@ impl Rig {
                 }
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::Enough) => return self.kernel.make_event(),
-                    Ok(Flushed::Blocked) => {
+                    Ok(Flushed::BudgetSpent) => return self.kernel.make_event(),
+                    Ok(Flushed::WouldBlock) => {
                         conn.rest(&mut self.pool);
                         let due = conn.deadline(&self.cx);
                         return self.kernel.judged(|judge| judge.check_write(due));
@@ -136,7 +136,7 @@ impl Rig {
         match conn.fill(now, &mut self.pool) {
             Ok(1..) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => conn.end_of_input(),
+            Ok(0) | Err(_) => conn.on_eof(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Rig {
         let wait = OnKernel { kernel: &self.kernel };
         let (calls, promised, kernel) = (self.calls.clone(), self.promised.clone(), self.kernel.clone());
         let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &promised, &kernel) };
-        let (cx, dates, post) = (&*self.cx, &mut self.dates, &Post::default());
+        let (cx, dates, post) = (&*self.cx, &mut self.dates, &CallSlot::default());
         let held = if conn.awaits_response() { 0 } else { conn.bytes_ahead() };
         self.kernel.judged(|judge| judge.begins_call(held));
         // The connection waits for a thread.

@@ -51,7 +51,7 @@ fn fed_with(response: impl Fn(Feed) -> Response + Send + Sync + 'static) -> (Bed
     until_call(&mut bed);
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
-    assert_eq!((bed.go_on(), bed.due()), (Step::Wait, BEAT));
+    assert_eq!((bed.go_on(), bed.due()), (Step::WaitFeed, BEAT));
     bed.got();
     (bed, sender)
 }
@@ -64,10 +64,10 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
         let (mut bed, sender) = fed(is_body);
         bed.now.0 += 5_000;
         sender.send("news").unwrap();
-        assert_eq!((bed.go_on(), bed.due()), (Step::Wait, due));
+        assert_eq!((bed.go_on(), bed.due()), (Step::WaitFeed, due));
         assert!(bed.got().contains("news"));
         bed.send("x");
-        assert_eq!((bed.drive(), bed.due()), (Step::Wait, BEAT));
+        assert_eq!((bed.drive(), bed.due()), (Step::WaitFeed, BEAT));
     }
 }
 
@@ -80,9 +80,9 @@ fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
         fed_with(move |feed| Response::upgrade_fed(TALK, feed, ServerStats(counts.clone())));
     for times in 1..=3 {
         bed.send("x");
-        assert_eq!(bed.drive(), Step::Wait);
+        assert_eq!(bed.drive(), Step::WaitFeed);
         sender.send("news").unwrap();
-        assert_eq!((bed.go_on(), bed.drive()), (Step::Wait, Step::Wait));
+        assert_eq!((bed.go_on(), bed.drive()), (Step::WaitFeed, Step::WaitFeed));
         assert!(bed.got().contains("news"));
         assert_eq!(line.load(Ordering::Relaxed), times);
     }
@@ -96,15 +96,15 @@ fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
     for says in [true, false] {
         let mut beats = 0;
         while beats < 39 {
-            assert_eq!(bed.expire(), Step::Wait, "{says} {beats}");
+            assert_eq!(bed.expire(), Step::WaitFeed, "{says} {beats}");
             sender.send("news").unwrap();
-            assert_eq!(bed.go_on(), Step::Wait);
+            assert_eq!(bed.go_on(), Step::WaitFeed);
             bed.got();
             beats += 1;
         }
         if says {
             bed.send("x");
-            assert_eq!(bed.drive(), Step::Wait);
+            assert_eq!(bed.drive(), Step::WaitFeed);
         }
     }
     assert_eq!(bed.expire(), Step::Close, "ten minutes are over");
@@ -116,8 +116,8 @@ fn a_look_in_vain_does_not_put_the_heartbeat_off() {
     for is_body in [true, false] {
         let (mut bed, _sender) = fed(is_body);
         bed.now.0 += 5_000;
-        assert_eq!((bed.drive(), bed.due()), (Step::Wait, BEAT - 5_000));
-        assert_eq!(bed.expire(), Step::Wait);
+        assert_eq!((bed.drive(), bed.due()), (Step::WaitFeed, BEAT - 5_000));
+        assert_eq!(bed.expire(), Step::WaitFeed);
         assert_eq!((bed.due(), bed.got().contains("beat")), (BEAT, true));
     }
 }
@@ -133,6 +133,6 @@ fn who_has_taken_what_it_was_waited_for_is_shown_life_again() {
         while bed.go_on() == Step::Write {
             bed.got();
         }
-        assert_eq!((bed.go_on(), bed.due()), (Step::Wait, BEAT));
+        assert_eq!((bed.go_on(), bed.due()), (Step::WaitFeed, BEAT));
     }
 }

@@ -47,12 +47,12 @@ impl Peer {
     }
 }
 
-impl Wait for Peer {
+impl IoWait for Peer {
     fn now(&self) -> Tick {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, _: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, _: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
         self.wait(until)
     }
 }

@@ -186,12 +186,12 @@ fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
 /// The server cuts its connections.
 struct Cut;
 
-impl Wait for Cut {
+impl IoWait for Cut {
     fn now(&self) -> Tick {
         Tick(0)
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, _: Readiness, _: Tick, _: Stage) -> io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, _: Readiness, _: Tick, _: Stage) -> io::Result<()> {
         Err(ErrorKind::ConnectionAborted.into())
     }
 }

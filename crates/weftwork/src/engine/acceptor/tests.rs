@@ -105,12 +105,12 @@ fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
 fn who_comes_in_ends_a_shortage() {
     let (listeners, come) = door();
     let cx = context();
-    assert_eq!(cx.spare.note_shortage(Tick(10)), None);
-    assert_eq!(cx.spare.note_shortage(Tick(20)), Some(Tick(10)));
+    assert_eq!(cx.reserve_fd.note_shortage(Tick(10)), None);
+    assert_eq!(cx.reserve_fd.note_shortage(Tick(20)), Some(Tick(10)));
     let _client = come();
     wait_for_one(&listeners);
     assert!(matches!(accept(&listeners[0], Tick(30), &cx), Accepted::Conn(_)));
-    assert_eq!(cx.spare.note_shortage(Tick(40)), None);
+    assert_eq!(cx.reserve_fd.note_shortage(Tick(40)), None);
 }
 
 /// Somebody always waits at the first of them: who waits at the second is next all the same.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Shared, WorkerState};
-use crate::conn::{Call, Conn, Flushed, Readiness, Registered, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, IoWait, Readiness, Registered, Step};
 use crate::engine::loops::LoopMessage;
 use crate::engine::predictor::QUICK;
 use crate::engine::thread_pool::EventSource;
@@ -150,19 +150,19 @@ impl Shared {
                 }
                 Step::Close if blocked == Some(true) => return Outcome::ClosedAfterBlocking,
                 Step::Close => return Outcome::Closed,
-                Step::Takeover if self.must_yield(false) => return Outcome::ToLoop,
-                Step::Takeover => return Outcome::Upgraded,
-                Step::Wait => return Outcome::ToLoop,
+                Step::Upgrade if self.must_yield(false) => return Outcome::ToLoop,
+                Step::Upgrade => return Outcome::Upgraded,
+                Step::WaitFeed => return Outcome::ToLoop,
                 // It may go on for as long as its client sends, or takes.
                 Step::Read | Step::Write if conn.is_fed() => return self.flush_to_loop(conn, now),
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::Blocked | Flushed::Enough) => return Outcome::ToLoop,
+                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return Outcome::ToLoop,
                     Err(_) => return Outcome::Closed,
                 },
                 // From the shared poller, or from a listener: there it is seldom looked for in vain.
                 Step::Read if conn.is_readable() => match conn.fill(now, &mut worker.pool) {
-                    Ok(0) => conn.end_of_input(),
+                    Ok(0) => conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => {}
                     Err(_) => return Outcome::Closed,
@@ -171,12 +171,12 @@ impl Shared {
                 // After a request that arrived in pieces, the next one is waited for here if another thread is free.
                 Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_set(conn, now),
                 Step::Read => {
-                    let read = conn.fill_for(KEEPALIVE_WAIT, now, &mut worker.pool);
+                    let read = conn.fill_timeout(KEEPALIVE_WAIT, now, &mut worker.pool);
                     at = Instant::now();
                     now = self.cx.clock.at(at);
                     match read {
-                        Ok(0) => conn.end_of_input(),
-                        Ok(_) => conn.came_by(now),
+                        Ok(0) => conn.on_eof(),
+                        Ok(_) => conn.note_progress(now),
                         Err(error) if is_would_block(&error) => return Outcome::ToLoop,
                         Err(_) => return Outcome::Closed,
                     }
@@ -214,7 +214,7 @@ impl Shared {
         blocked != Some(false)
             // A head that has begun has a deadline, which its loop keeps. So does one that has never begun.
             && conn.is_idle()
-            && !conn.is_unused()
+            && !conn.is_new()
             && self.cx.stage() == Stage::Running
     }
 
@@ -246,13 +246,13 @@ struct DetachedWait<'a> {
     thread: ThreadWait<'a>,
 }
 
-impl Wait for DetachedWait<'_> {
+impl IoWait for DetachedWait<'_> {
     fn now(&self) -> Tick {
         self.thread.now()
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         self.shared.check_may_block()?;
-        self.thread.ready_in(fd, ready, until, stage)
+        self.thread.wait_ready(fd, ready, until, stage)
     }
 }

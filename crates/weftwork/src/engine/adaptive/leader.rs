@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Mode, Shared, WorkerState};
-use crate::conn::{Call, Conn, Readiness, Wait};
+use crate::conn::{Call, Conn, IoWait, Readiness};
 use crate::engine::active_conn::ActiveConn;
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::event_loop::{EventLoop, LoopEvent};
@@ -96,7 +96,7 @@ impl Shared {
     }
 
     fn call_mode(self: &Arc<Shared>, conn: &Conn) -> CallMode {
-        if conn.is_taken_over() {
+        if conn.is_upgraded() {
             return CallMode::Posted;
         }
         if conn.awaits_response() {
@@ -147,7 +147,7 @@ impl Shared {
             self.predictor.record_stuck(route);
         }
         let conn = active.leave_loop(&self.loops);
-        if conn.is_taken_over() {
+        if conn.is_upgraded() {
             // Its loop may not have a leader yet, and this thread would not come back for it.
             self.loops.send(index, LoopMessage::Adopt(conn));
             return CallResult::HandedOff(None);
@@ -243,7 +243,7 @@ struct LeaderWait<'a> {
     now: Tick,
 }
 
-impl Wait for LeaderWait<'_> {
+impl IoWait for LeaderWait<'_> {
     fn now(&self) -> Tick {
         match self.current.ticket.get() {
             Some((index, ticket)) if self.current.shared.cells[index].is_mine(ticket) => self.now,
@@ -251,7 +251,7 @@ impl Wait for LeaderWait<'_> {
         }
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         self.current.hand_off_to_wait()?;
         thread_wait::wait_in(&self.current.shared.cx, fd, ready, until, stage)
     }

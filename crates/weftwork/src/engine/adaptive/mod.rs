@@ -57,11 +57,11 @@ use super::threads::Threads;
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::transport::budget::{LineBudget, contain_log};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
-use crate::transport::{DateCache, Pool, Post, Tick};
+use crate::transport::log_limit::{LogLimit, catch_log_panic};
+use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -138,15 +138,15 @@ struct Shared {
     predictor: BlockingPredictor,
     threads: Threads,
     /// Limits the lines about work that waits since all threads are busy.
-    starved: LineBudget,
+    starved: LogLimit,
 }
 
 /// What a thread has of its own.
 struct WorkerState {
     dates: DateCache,
-    pool: Pool,
+    pool: BufferPool,
     current: Rc<CurrentLoop>,
-    post: Arc<Post>,
+    post: Arc<CallSlot>,
 }
 
 struct Adaptive(Arc<Shared>);
@@ -185,7 +185,7 @@ impl Shared {
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
-            starved: LineBudget::new(1),
+            starved: LogLimit::new(1),
             handler,
             cx,
         });
@@ -230,7 +230,7 @@ impl Shared {
         let upgrades = self.cx.counters.upgraded.load(Ordering::Relaxed);
         let settings = self.cx.settings.show(&["threads_max"]);
         // The thread may be unwinding, from a log that has panicked.
-        contain_log(|| {
+        catch_log_panic(|| {
             log::warn!(
                 "all threads are busy ({settings}, {upgrades} hold upgraded connections): requests wait or get 503"
             );
@@ -304,9 +304,9 @@ impl Shared {
     fn worker_state(self: &Arc<Shared>) -> WorkerState {
         WorkerState {
             dates: DateCache::new(self.cx.clock.now()),
-            pool: Pool::of_thread(&self.cx.surplus),
+            pool: BufferPool::of_thread(&self.cx.shared_budget),
             current: Rc::new(CurrentLoop::new(self.clone())),
-            post: self.cx.watchdog.post(),
+            post: self.cx.watchdog.call_slot(),
         }
     }
 
@@ -317,7 +317,7 @@ impl Shared {
         self.threads.work(&self.pool, &|| self.spawn(), |work| {
             self.perform(work, &mut worker);
             if self.pool.idle() > 0 {
-                worker.pool.rest();
+                worker.pool.trim();
             }
         });
     }
@@ -327,7 +327,7 @@ impl Shared {
             Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
             Work::Job(Job::Serve(mut conn)) => {
                 if conn.queued_since.is_some() {
-                    conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
+                    conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);
                 }
                 self.serve_detached(conn, None, worker);
             }

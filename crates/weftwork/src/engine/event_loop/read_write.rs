@@ -17,7 +17,7 @@ impl EventLoop {
             Ok(count @ 1..) => return count,
             Err(error) if is_would_block(&error) => {}
             // Whatever ended the connection, nothing more comes from it.
-            Ok(0) | Err(_) => conn.end_of_input(),
+            Ok(0) | Err(_) => conn.on_eof(),
         }
         0
     }
@@ -34,11 +34,11 @@ impl EventLoop {
         match active.guarded_in_loop(&mut self.panicked, |conn| conn.flush(now)) {
             Ok(Flushed::All) => return self.advance(active, cx),
             // A client that takes nothing is the one that may be cut off for that.
-            Ok(Flushed::Blocked) if !active.conn.watch_cut(&self.bell, active.conn.token) => {
+            Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.bell, active.conn.token) => {
                 self.post_next(active, cx)
             }
-            Ok(Flushed::Blocked) => self.wait_for_io(active, cx),
-            Ok(Flushed::Enough) => self.post_next(active, cx),
+            Ok(Flushed::WouldBlock) => self.wait_for_io(active, cx),
+            Ok(Flushed::BudgetSpent) => self.post_next(active, cx),
             Err(_) => self.close(active),
         }
         None

@@ -21,7 +21,7 @@ impl EventLoop {
         let was_watched = active.conn.registered != Registered::Not;
         if let Err(error) = self.register(&mut active.conn, token) {
             self.close(active);
-            return cx.warn_of_want(format_args!(
+            return cx.warn_resources(format_args!(
                 "a connection was dropped, the poller would not watch it: {error}"
             ));
         }
@@ -47,12 +47,12 @@ impl EventLoop {
     /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
     /// wait and a read in vain.
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
-        let wanted = if conn.awaits_room() { Registered::ForRoom } else { Registered::ForBytes };
+        let wanted = if conn.awaits_room() { Registered::ReadWrite } else { Registered::Read };
         if conn.registered >= wanted {
             return Ok(());
         }
         let interest = match wanted {
-            Registered::ForRoom => Interest::READABLE | Interest::WRITABLE,
+            Registered::ReadWrite => Interest::READABLE | Interest::WRITABLE,
             _ => Interest::READABLE,
         };
         let fd = conn.as_fd().as_raw_fd();

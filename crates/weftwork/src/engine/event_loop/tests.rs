@@ -180,7 +180,7 @@ fn with_answered(
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
     loops.send(0, LoopMessage::Adopt(conn));
     let mut active = lp.poll_ready(loops, cx).unwrap();
-    let (wait, post) = (ThreadWait::new(cx), cx.watchdog.post());
+    let (wait, post) = (ThreadWait::new(cx), cx.watchdog.call_slot());
     let dates = &mut crate::transport::DateCache::new(lp.now());
     active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, post: &post });
     let settled = catch_unwind(AssertUnwindSafe(|| lp.resume(active, cx).is_none()));
@@ -244,7 +244,7 @@ fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
 #[test]
 fn nobody_is_late_by_what_came_while_it_came_home() {
     is_heard(|lp, loops, cx, mut conn, asks| {
-        assert!(conn.fill(cx.clock.now(), &mut Pool::alone()).is_err(), "nothing is there");
+        assert!(conn.fill(cx.clock.now(), &mut BufferPool::alone()).is_err(), "nothing is there");
         asks();
         loops.send(0, LoopMessage::Adopt(conn));
         lp.wait(loops, cx, Some(Duration::from_secs(60)));

@@ -14,7 +14,7 @@ use crate::conn::{Call, Conn};
 use crate::engine::active_conn::ActiveConn;
 use crate::engine::event_loop::EventLoop;
 use crate::transport::context::{Context, Stage};
-use crate::transport::{DateCache, Post};
+use crate::transport::{CallSlot, DateCache};
 
 /// A fiber that has answered so many requests lets those run whose wait is over.
 const CALLS_A_FIBER: u32 = 64;
@@ -28,7 +28,7 @@ pub(super) struct FiberExecutor {
     /// Each request takes a copy: its fiber may be suspended with it.
     dates: RefCell<DateCache>,
     /// Free ones: a fiber that runs or is suspended has its own.
-    posts: RefCell<Vec<Arc<Post>>>,
+    posts: RefCell<Vec<Arc<CallSlot>>>,
     /// Requests that another fiber is to run.
     waiting: RefCell<VecDeque<ActiveConn>>,
     /// Connections whose handlers have run while the loop was away.
@@ -99,7 +99,7 @@ impl FiberExecutor {
         let mut dates = self.dates.borrow().clone();
         let (cx, handler) = (&*self.room.cx, &*self.room.handler);
         let wait = FiberWait { cx };
-        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.post());
+        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.call_slot());
         let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, post: &post };
         active.guarded(&self.room.loops, |conn| conn.run(call));
         self.posts.borrow_mut().push(post);
@@ -145,7 +145,7 @@ impl Job {
             self.executor.serve(&mut active);
             calls += 1;
             match self.executor.go_on(active) {
-                Some(next) if calls < CALLS_A_FIBER && !next.conn.is_taken_over() => self.active = Some(next),
+                Some(next) if calls < CALLS_A_FIBER && !next.conn.is_upgraded() => self.active = Some(next),
                 Some(next) => self.executor.waiting.borrow_mut().push_back(next),
                 None => {}
             }
@@ -170,7 +170,7 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         if let Some(mut conn) = self.conn.take().filter(|_| self.cx.stage() != Stage::Closing) {
-            conn.refuse_for_stack(&self.cx);
+            conn.refuse_no_stack(&self.cx);
         }
     }
 }

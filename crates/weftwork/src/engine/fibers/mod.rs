@@ -33,9 +33,9 @@ use super::loops::LoopGroup;
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
-use crate::transport::budget::LineBudget;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
+use crate::transport::log_limit::LogLimit;
 
 struct Fibers {
     cx: Arc<Context>,
@@ -46,7 +46,7 @@ struct Fibers {
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
     /// Threads that the system refused it are told of once a second.
-    refusals: LineBudget,
+    refusals: LogLimit,
 }
 
 pub(super) fn start(
@@ -60,7 +60,7 @@ pub(super) fn start(
     let room = Arc::new(Fibers {
         loops: LoopGroup::new(&polls)?,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
-        refusals: LineBudget::new(1),
+        refusals: LogLimit::new(1),
         threads: Mutex::default(),
         listeners: Listeners::new(&listeners),
         handler,
@@ -179,7 +179,7 @@ impl Thread {
                 }
             }
             while let Some(active) = self.executor.next_refused() {
-                self.lead(|lp| lp.refuse(active, Conn::refuse_for_stack, &room.cx))?;
+                self.lead(|lp| lp.refuse(active, Conn::refuse_no_stack, &room.cx))?;
             }
             let next = match self.executor.next_waiting() {
                 Some(active) => Some(active),
@@ -195,7 +195,7 @@ impl Thread {
     }
 
     fn run_on_a_fiber(&self, active: ActiveConn) -> Option<()> {
-        if active.conn.is_taken_over() {
+        if active.conn.is_upgraded() {
             let conn = self.lead(|lp| lp.remove(active))?;
             self.executor.let_go(conn, &self.runtime);
         } else {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weftwork_fiber::{Interest, Signal, in_fiber, is_interruption, wait_for};
 
 use super::Fibers;
-use crate::conn::{Readiness, Wait};
+use crate::conn::{IoWait, Readiness};
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::thread_wait::{self, ThreadWait};
 use crate::engine::threads::WHAT_LIMITS_THREADS;
@@ -23,12 +23,12 @@ pub(super) struct FiberWait<'a> {
     pub(super) cx: &'a Context,
 }
 
-impl Wait for FiberWait<'_> {
+impl IoWait for FiberWait<'_> {
     fn now(&self) -> Tick {
         self.cx.clock.now()
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         if self.cx.stage() == Stage::Closing {
             return thread_wait::wait_in(self.cx, fd, ready, until, stage);
         }
@@ -50,7 +50,7 @@ impl Wait for FiberWait<'_> {
         })
     }
 
-    fn let_others(&self) {
+    fn yield_budget(&self) {
         let calls = CALLS.get() + 1;
         CALLS.set(calls % CALL_BUDGET);
         if calls == CALL_BUDGET {
@@ -73,7 +73,7 @@ impl Wait for FiberWait<'_> {
 pub(super) struct OwnedFiberWait(pub(super) Arc<Context>);
 
 impl OwnedFiberWait {
-    fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
+    fn here<T>(&self, wait: impl FnOnce(&dyn IoWait) -> T) -> T {
         match in_fiber() && OWNER.get() == Arc::as_ptr(&self.0) {
             true => wait(&FiberWait { cx: &self.0 }),
             false => wait(&ThreadWait::new(&self.0)),
@@ -81,17 +81,17 @@ impl OwnedFiberWait {
     }
 }
 
-impl Wait for OwnedFiberWait {
+impl IoWait for OwnedFiberWait {
     fn now(&self) -> Tick {
         self.0.clock.now()
     }
 
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here(|wait| wait.ready_in(fd, ready, until, stage))
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here(|wait| wait.wait_ready(fd, ready, until, stage))
     }
 
-    fn let_others(&self) {
-        self.here(|wait| wait.let_others());
+    fn yield_budget(&self) {
+        self.here(|wait| wait.yield_budget());
     }
 
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {

@@ -75,7 +75,7 @@ fn limits(threads_max: usize) -> Limits {
 
 type Pool<S> = Arc<ThreadPool<u32, S>>;
 
-fn pool<S: EventSource>(limits: Limits, source: S) -> Pool<S> {
+fn pool<S: EventSource>(limits: Limits, source: S) -> BufferPool<S> {
     Arc::new(ThreadPool::new(limits, source))
 }
 
@@ -226,7 +226,7 @@ fn loom_thread_pool_an_event_hides_no_job() {
 /// The threads of a pool that has them started.
 #[derive(Clone)]
 struct Starter {
-    pool: Pool<NoEvents>,
+    pool: BufferPool<NoEvents>,
     threads: Arc<Mutex<Vec<thread::JoinHandle<()>>>>,
     done: Arc<Done>,
 }

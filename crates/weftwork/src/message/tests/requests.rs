@@ -3,7 +3,7 @@
 use http::{Method, Version};
 
 use super::Canned;
-use crate::message::Only;
+use crate::message::SingleValue;
 
 #[track_caller]
 fn query(query: &str, name: &str, value: Option<&str>) {
@@ -51,7 +51,7 @@ fn a_head_is_shown_as_it_came() {
 }
 
 #[track_caller]
-fn values(lines: &[u8], only: Only<'_>, elements: &[&[u8]]) {
+fn values(lines: &[u8], only: SingleValue<'_>, elements: &[&[u8]]) {
     let mut canned = Canned::new([b"GET / HTTP/1.1\r\nHost: a\r\n", lines, b"\r\n"].concat());
     let request = canned.request(0);
     assert_eq!(request.only("X-One"), only, "{}", lines.escape_ascii());
@@ -60,12 +60,12 @@ fn values(lines: &[u8], only: Only<'_>, elements: &[&[u8]]) {
 
 #[test]
 fn the_lines_of_a_field_are_one_value_or_a_list() {
-    values(b"x-two: 1\r\n", Only::Absent, &[]);
-    values(b"x-one:\r\n", Only::Value(""), &[]);
-    values(b"x-one: a\r\n", Only::Value("a"), &[b"a"]);
-    values(b"X-ONE: a , B,,c;d=1,\r\n", Only::Value("a , B,,c;d=1,"), &[b"a", b"B", b"c;d=1"]);
-    values(b"x-one: a\r\nx-one: a\r\n", Only::Unclear, &[b"a", b"a"]);
-    values(b"x-one: \xff\r\n", Only::Unclear, &[b"\xff"]);
+    values(b"x-two: 1\r\n", SingleValue::Absent, &[]);
+    values(b"x-one:\r\n", SingleValue::Value(""), &[]);
+    values(b"x-one: a\r\n", SingleValue::Value("a"), &[b"a"]);
+    values(b"X-ONE: a , B,,c;d=1,\r\n", SingleValue::Value("a , B,,c;d=1,"), &[b"a", b"B", b"c;d=1"]);
+    values(b"x-one: a\r\nx-one: a\r\n", SingleValue::Unclear, &[b"a", b"a"]);
+    values(b"x-one: \xff\r\n", SingleValue::Unclear, &[b"\xff"]);
 }
 
 #[test]

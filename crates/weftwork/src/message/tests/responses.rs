@@ -11,9 +11,9 @@ use crate::{Error, ErrorClass};
 pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
         Payload::Bytes(bytes) => bytes,
-        Payload::Failed(failed) => &failed.said,
+        Payload::HandlerError(failed) => &failed.said,
         Payload::Empty => b"",
-        Payload::File { .. } | Payload::Parts(_) | Payload::Stream(_) | Payload::Lasting(_) => {
+        Payload::File { .. } | Payload::Parts(_) | Payload::Stream(_) | Payload::LongLived(_) => {
             panic!("{response:?}")
         }
     }

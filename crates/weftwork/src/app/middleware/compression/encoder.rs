@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Coding;
-use crate::message::room::with_room;
+use crate::message::large_stack::with_room;
 
 /// Compression levels, as the libraries call them. Their documentation recommends these values for HTTP
 /// traffic.

@@ -227,7 +227,7 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
 fn next_with_request(house: &House) -> Box<Conn> {
     let (cx, mut conn) = (&house.shared.cx, house.accept());
     eventually("it has asked", || {
-        let _ = conn.fill(cx.clock.now(), &mut Pool::alone());
+        let _ = conn.fill(cx.clock.now(), &mut BufferPool::alone());
         conn.step(cx.clock.now(), cx) == Step::Call
     });
     conn

@@ -6,14 +6,14 @@ use std::time::Instant;
 use http::Method;
 use weftwork_wire::Head;
 
-use super::fed::AHEAD_BYTES_MAX;
-use super::{Conn, Phase, Rest, Step};
-use crate::message::{Later, Response, Wakes};
+use super::feed_body::AHEAD_BYTES_MAX;
+use super::{Conn, PendingBody, Phase, Step};
+use crate::message::{Deferred, Response, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
 /// Parts that are kept of a request whose response is sent later.
-pub(super) struct Left {
+pub(super) struct RequestSummary {
     pub(super) method: Method,
     pub(super) path: Box<[u8]>,
     pub(super) id: Option<Box<str>>,
@@ -24,8 +24,8 @@ pub(super) struct Left {
 }
 
 /// A response that is not available yet.
-pub(super) struct Pending {
-    later: Later,
+pub(super) struct PendingResponse {
+    later: Deferred,
     /// Response that middleware has built from the stand-in.
     stand_in: Response,
     /// Time at which the response is sent at the latest. None if the clock cannot reach it.
@@ -35,23 +35,23 @@ pub(super) struct Pending {
     /// Whether the owner says that the time has come.
     is_due: bool,
     /// Kept parts of the request. The path is only for the log.
-    line: Left,
+    line: RequestSummary,
     /// Token for which its loop checks it when it is due.
     alarm: Option<usize>,
 }
 
-impl Pending {
-    pub(super) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+impl PendingResponse {
+    pub(super) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         self.later.watch(wakes, key)
     }
 }
 
 impl Conn {
     /// Ends the request, except for the kept parts.
-    pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> Left {
+    pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> RequestSummary {
         let line = self.request_line();
         let has_payload = self.buffers.as_deref().is_some_and(|buffers| !buffers.payload.is_empty());
-        Left {
+        RequestSummary {
             method: line.method().clone(),
             path: line.path().as_bytes().into(),
             id,
@@ -63,18 +63,18 @@ impl Conn {
     /// Starts the wait: the handler's response is sent later, or a provided response is itself sent later.
     pub(super) fn respond_later(
         &mut self,
-        later: Later,
+        later: Deferred,
         stand_in: Response,
-        line: Left,
+        line: RequestSummary,
         moment: Instant,
         cx: &Context,
     ) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         self.forget_request();
-        let pending = Pending { later, stand_in, due, due_tick, is_due: false, line, alarm: None };
-        *self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
-        self.phase = Phase::Later;
+        let pending = PendingResponse { later, stand_in, due, due_tick, is_due: false, line, alarm: None };
+        *self.rest = Some(Box::new(PendingBody::Deferred(Box::new(pending))));
+        self.phase = Phase::Deferred;
     }
 
     #[inline(never)]
@@ -99,32 +99,34 @@ impl Conn {
             self.phase = Phase::Done;
             return None;
         }
-        Some(if self.readable && takes { Step::Read } else { Step::Wait })
+        Some(if self.readable && takes { Step::Read } else { Step::WaitFeed })
     }
 
     /// Returns when its response is sent if no other thread provides it. None if it waits for no response.
     #[inline]
     pub(crate) fn response_due(&self) -> Option<Tick> {
-        if self.phase != Phase::Later { None } else { self.pending().map(|pending| pending.due_tick) }
+        if self.phase != Phase::Deferred { None } else { self.pending().map(|pending| pending.due_tick) }
     }
 
     /// Returns the same time exactly, and once for each token, for an owner that must set a timer.
     #[inline]
     pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
-        let (token, is_later) = (self.token, self.phase == Phase::Later);
-        let Some(Rest::Later(pending)) = self.rest.as_deref_mut().filter(|_| is_later) else { return None };
+        let (token, is_later) = (self.token, self.phase == Phase::Deferred);
+        let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut().filter(|_| is_later) else {
+            return None;
+        };
         pending.due.filter(|_| pending.alarm.replace(token) != Some(token))
     }
 
     /// Returns whether this is its timer, and not the timer of an earlier response.
     pub(crate) fn has_alarm(&self, due: Instant) -> bool {
-        self.phase == Phase::Later && self.pending().is_some_and(|pending| pending.due == Some(due))
+        self.phase == Phase::Deferred && self.pending().is_some_and(|pending| pending.due == Some(due))
     }
 
     /// Records that its timer has fired.
     pub(crate) fn note_due(&mut self, due: Instant) {
         if self.has_alarm(due)
-            && let Some(Rest::Later(pending)) = self.rest.as_deref_mut()
+            && let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut()
         {
             pending.is_due = true;
         }
@@ -134,7 +136,7 @@ impl Conn {
     /// `moment` and that was unknown.
     #[cold]
     pub(crate) fn note_due_by(&mut self, moment: Instant) -> bool {
-        let Some(Rest::Later(pending)) = self.rest.as_deref_mut() else { return false };
+        let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut() else { return false };
         let is_due = pending.due.is_some_and(|due| due <= moment);
         is_due && !std::mem::replace(&mut pending.is_due, true)
     }
@@ -142,23 +144,23 @@ impl Conn {
     /// Returns whether it waits for its response.
     #[inline]
     pub(crate) fn awaits_response(&self) -> bool {
-        self.phase == Phase::Later
+        self.phase == Phase::Deferred
     }
 
     /// Takes the provided response and the stand-in, and what was requested, for a call without a handler.
     #[cold]
-    pub(super) fn take_response(&mut self) -> Option<(Later, Response, Left)> {
-        let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return None };
-        let Pending { later, stand_in, line, .. } = *pending;
+    pub(super) fn take_response(&mut self) -> Option<(Deferred, Response, RequestSummary)> {
+        let Some(PendingBody::Deferred(pending)) = self.rest.take().map(|rest| *rest) else { return None };
+        let PendingResponse { later, stand_in, line, .. } = *pending;
         self.phase = Phase::Ready;
-        self.has_dwelt = true;
+        self.handler_ran = true;
         self.held().head = Head { method: line.method.clone(), ..Head::default() };
         Some((later, stand_in, line))
     }
 
-    fn pending(&self) -> Option<&Pending> {
+    fn pending(&self) -> Option<&PendingResponse> {
         match self.rest.as_deref() {
-            Some(Rest::Later(pending)) => Some(pending),
+            Some(PendingBody::Deferred(pending)) => Some(pending),
             _ => None,
         }
     }

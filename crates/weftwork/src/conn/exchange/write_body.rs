@@ -7,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::{Live, Streamed, tell};
+use super::{ConnExchange, Streamed, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Error, ErrorClass};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::counters::Counters;
 use crate::transport::stream::is_timed_out;
-use crate::transport::{Post, Tick};
+use crate::transport::{CallSlot, Tick};
 
 /// Size from which collected bytes of a streamed response are sent. With 16 KiB, an echo of 64 KiB or 1 MiB took a
 /// third more CPU, because each write wakes the peer.
@@ -23,11 +23,16 @@ const STREAM_BYTES: usize = 64 << 10;
 /// MiB took 2 % more CPU.
 const PART_BYTES_MAX: usize = 256 << 10;
 
-impl<'a> Live<'a> {
+impl<'a> ConnExchange<'a> {
     /// A response that is written while this runs.
-    pub(super) fn stream(&mut self, response: Response, write: Stream, post: &'a Post) -> io::Result<After> {
+    pub(super) fn stream(
+        &mut self,
+        response: Response,
+        write: Stream,
+        post: &'a CallSlot,
+    ) -> io::Result<After> {
         self.streamed = Some(Box::new(Streamed { pending: Some(response), ..Streamed::default() }));
-        self.conn.has_dwelt = true;
+        self.conn.handler_ran = true;
         let written =
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         let after = match written.and_then(|()| self.start()) {
@@ -58,7 +63,7 @@ impl<'a> Live<'a> {
         self.whole(&response, payload, now)
     }
 
-    fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
+    fn write_with(&mut self, write: Stream, post: &'a CallSlot) -> io::Result<()> {
         match &self.left {
             None => post.enter_writer(self.wait.now(), self.head().1),
             // The head is gone, and the buffer holds the next request.
@@ -158,7 +163,7 @@ impl<'a> Live<'a> {
         if unsent == 0 && self.conn.http.has_written_all() {
             self.conn.stream.uncork();
         }
-        let gone_on = self.wait.go_on(self.cx);
+        let gone_on = self.wait.check(self.cx);
         self.done_if_failed(gone_on)
     }
 
@@ -193,17 +198,18 @@ impl<'a> Live<'a> {
         let mut now = self.begin_sending();
         loop {
             let flushed = self.conn.flush(now)?;
-            self.wait.go_on(self.cx)?;
+            self.wait.check(self.cx)?;
             if flushed == Flushed::All || self.conn.unsent() <= left {
                 return Ok(());
             }
-            if flushed == Flushed::Blocked {
+            if flushed == Flushed::WouldBlock {
                 let until = self.conn.deadline(self.cx);
                 let waited = self.wait_unseen(until, |live| {
                     live.wait.ready(live.conn.stream.as_fd(), Readiness::Write, until)
                 });
                 match waited {
-                    Err(error) if is_timed_out(&error) && self.conn.gets_on(self.wait.now(), self.cx)? => {}
+                    Err(error)
+                        if is_timed_out(&error) && self.conn.makes_progress(self.wait.now(), self.cx)? => {}
                     waited => waited.inspect_err(|error| self.note_failure(error))?,
                 }
             }

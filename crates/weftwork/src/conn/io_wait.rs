@@ -17,7 +17,7 @@ pub(crate) enum Readiness {
 }
 
 /// Lets a blocked thread wait for a socket.
-pub(crate) trait Wait {
+pub(crate) trait IoWait {
     /// Returns the time, as exactly as it is available without cost.
     fn now(&self) -> Tick;
 
@@ -31,23 +31,23 @@ pub(crate) trait Wait {
     /// # Errors
     /// `TimedOut` at `until`, `ConnectionAborted` as soon as the server has moved on from `stage`, or `ResourceBusy` if
     /// no thread may wait at the moment.
-    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()>;
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()>;
 
     /// Waits like that until the server cuts its connections.
     fn ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick) -> io::Result<()> {
-        self.ready_in(fd, ready, until, Stage::Draining)
+        self.wait_ready(fd, ready, until, Stage::Draining)
     }
 
     /// Called when a call moves bytes without a wait, because a quick client may never cause one. If the thread is
     /// shared, other work has its turn now and then.
-    fn let_others(&self) {}
+    fn yield_budget(&self) {}
 
-    /// Calls [`Wait::let_others`], and checks the state of the server like a wait.
+    /// Calls [`IoWait::yield_budget`], and checks the state of the server like a wait.
     ///
     /// # Errors
     /// `ConnectionAborted` when the server cuts its connections.
-    fn go_on(&self, cx: &Context) -> io::Result<()> {
-        self.let_others();
+    fn check(&self, cx: &Context) -> io::Result<()> {
+        self.yield_budget();
         if cx.stage() == Stage::Closing { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 

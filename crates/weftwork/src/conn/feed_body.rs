@@ -9,13 +9,13 @@ use bytes::Bytes;
 use weftwork_wire::After;
 
 use super::refusal::tell;
-use super::{Conn, Phase, Rest, Step};
+use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
-use crate::message::{Feed, Pulled, Silence, UpgradeHandler, UpgradePanic, Wakes};
+use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::Timeout;
+use crate::transport::deadlines::TimeoutKind;
 
 /// Bytes of messages that are copied to the write buffer at a time. A slow client holds no more than that, besides its
 /// queue, whose messages are shared.
@@ -27,11 +27,11 @@ pub(super) const AHEAD_BYTES_MAX: usize = 16 << 10;
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
 /// A feed and its progress.
-pub(super) struct Fed {
+pub(super) struct FeedBody {
     feed: Feed,
     /// Receiver of the other protocol. Absent if the feed is the body of a response.
     handler: Option<Box<dyn UpgradeHandler>>,
-    silence: Silence,
+    silence: IdlePolicy,
     /// Time of the last bytes for the receiver.
     heard: Tick,
     /// Number of bytes that the receiver has seen and not consumed.
@@ -43,17 +43,21 @@ pub(super) struct Fed {
     told: bool,
 }
 
-impl fmt::Debug for Fed {
+impl fmt::Debug for FeedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fed").finish_non_exhaustive()
+        f.debug_struct("FeedBody").finish_non_exhaustive()
     }
 }
 
-impl Fed {
-    pub(super) fn new(feed: Feed, handler: Option<(Box<dyn UpgradeHandler>, Silence)>, now: Tick) -> Fed {
+impl FeedBody {
+    pub(super) fn new(
+        feed: Feed,
+        handler: Option<(Box<dyn UpgradeHandler>, IdlePolicy)>,
+        now: Tick,
+    ) -> FeedBody {
         let (handler, silence) = handler.unzip();
-        let silence = silence.unwrap_or(Silence::Probed);
-        Fed {
+        let silence = silence.unwrap_or(IdlePolicy::Probed);
+        FeedBody {
             feed,
             handler,
             silence,
@@ -66,18 +70,18 @@ impl Fed {
     }
 
     /// Returns the next bytes to send, at most `most`.
-    fn next(&mut self, most: usize) -> Pulled {
+    fn next(&mut self, most: usize) -> FeedPoll {
         if self.begun.is_empty() {
             match self.feed.pull() {
-                Pulled::Message(message) => self.begun = message,
-                Pulled::End => match self.final_message.take() {
+                FeedPoll::Message(message) => self.begun = message,
+                FeedPoll::End => match self.final_message.take() {
                     Some(final_message) => self.begun = final_message,
-                    None => return Pulled::End,
+                    None => return FeedPoll::End,
                 },
                 other => return other,
             }
         }
-        Pulled::Message(self.begun.split_to(most.min(self.begun.len())))
+        FeedPoll::Message(self.begun.split_to(most.min(self.begun.len())))
     }
 
     fn refuse_if_cut(&self) -> io::Result<()> {
@@ -117,7 +121,7 @@ impl Fed {
     /// Handles a long silence.
     fn beat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
         let timeout = cx.settings.upgrade_idle_timeout;
-        if self.silence == Silence::Bounded && !timeout.is_zero() && now >= self.heard.after(timeout) {
+        if self.silence == IdlePolicy::Bounded && !timeout.is_zero() && now >= self.heard.after(timeout) {
             let knob = cx.settings.show(&["upgrade_idle_timeout"]);
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -144,7 +148,7 @@ fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     })
 }
 
-impl Drop for Fed {
+impl Drop for FeedBody {
     fn drop(&mut self) {
         let handler = self.handler.take();
         // The value is dropped in any case.
@@ -157,13 +161,13 @@ impl Drop for Fed {
 
 impl Conn {
     /// Makes the messages of `fed` the response or its body.
-    pub(super) fn feed_from(&mut self, fed: Fed, now: Tick, cx: &Context) {
+    pub(super) fn feed_from(&mut self, fed: FeedBody, now: Tick, cx: &Context) {
         self.forget_request();
         // If nothing is sent to a peer, sending cannot show that it has gone.
         self.stream.probe(cx.settings.write_timeout);
-        *self.rest = Some(Box::new(Rest::Fed(fed)));
-        self.turn_to(Timeout::Silence, now);
-        self.phase = Phase::Fed;
+        *self.rest = Some(Box::new(PendingBody::FeedBody(fed)));
+        self.turn_to(TimeoutKind::Silence, now);
+        self.phase = Phase::FeedBody;
     }
 
     /// Ends the request, because its bytes are no longer read. An idle connection then needs no buffer.
@@ -175,26 +179,26 @@ impl Conn {
     }
 
     /// Wakes the owner when the feed has messages or the response was provided. Returns false if that is so already.
-    pub(crate) fn watch_feed(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+    pub(crate) fn watch_feed(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match self.rest.as_deref() {
-            Some(Rest::Fed(fed)) => fed.feed.watch(wakes, key),
-            Some(Rest::Later(pending)) => pending.watch(wakes, key),
+            Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key),
+            Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key),
             _ => true,
         }
     }
 
     /// Wakes the owner when the client must be disconnected, for a connection whose client reads nothing. Returns false
     /// if it must be already.
-    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match self.rest.as_deref() {
-            Some(Rest::Fed(fed)) => fed.feed.watch_cut(wakes, key),
+            Some(PendingBody::FeedBody(fed)) => fed.feed.watch_cut(wakes, key),
             _ => true,
         }
     }
 
     /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
-        matches!(self.phase, Phase::Fed | Phase::Later)
+        matches!(self.phase, Phase::FeedBody | Phase::Deferred)
     }
 
     #[inline(never)]
@@ -203,7 +207,7 @@ impl Conn {
             self.phase = Phase::Done;
             return None;
         };
-        if let Rest::Fed(fed) = &mut *rest {
+        if let PendingBody::FeedBody(fed) = &mut *rest {
             match self.feed_with(fed, now, cx) {
                 Ok(Some(step)) => {
                     *self.rest = Some(rest);
@@ -217,7 +221,7 @@ impl Conn {
     }
 
     /// Returns None if the feed has ended. The phase then says what follows.
-    fn feed_with(&mut self, fed: &mut Fed, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
+    fn feed_with(&mut self, fed: &mut FeedBody, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
         if cx.stage() != Stage::Running {
             fed.tell();
         }
@@ -229,14 +233,14 @@ impl Conn {
         let mut left = PULLED_BYTES;
         while left > 0 {
             match fed.next(left) {
-                Pulled::Message(message) => {
+                FeedPoll::Message(message) => {
                     left -= message.len();
                     self.take_message(&message, fed.handler.is_some())?;
                 }
-                Pulled::Nothing => break,
-                Pulled::End if self.unsent() > 0 => break,
-                Pulled::End => return self.end_feed(fed.handler.is_some(), cx).map(|()| None),
-                Pulled::Cut => return fed.refuse_if_cut().map(|()| None),
+                FeedPoll::Nothing => break,
+                FeedPoll::End if self.unsent() > 0 => break,
+                FeedPoll::End => return self.end_feed(fed.handler.is_some(), cx).map(|()| None),
+                FeedPoll::Cut => return fed.refuse_if_cut().map(|()| None),
             }
         }
         // A client that never sends anything must be asked, however much is sent to it, because the kernel accepts
@@ -245,11 +249,12 @@ impl Conn {
         let shows_life = fed.handler.is_none() && self.unsent() > 0;
         // If the client does not confirm the farewell, the server waits no longer than for other lingering clients,
         // whatever the client still sends.
-        let what = if self.unsent() == 0 && fed.is_last_said() { Timeout::Linger } else { Timeout::Silence };
+        let what =
+            if self.unsent() == 0 && fed.is_last_said() { TimeoutKind::Linger } else { TimeoutKind::Silence };
         if self.pace.what != what || shows_life {
             self.pace = self.pace.then(what, now);
         }
-        if what == Timeout::Linger && now >= self.pace.deadline(&cx.settings) {
+        if what == TimeoutKind::Linger && now >= self.pace.deadline(&cx.settings) {
             // If a thread reads the connection, a steady stream of bytes would delay this forever.
             self.phase = Phase::Done;
             return Ok(None);
@@ -264,11 +269,11 @@ impl Conn {
             self.phase = Phase::Done;
             return Ok(None);
         }
-        Ok(Some(if self.readable && takes { Step::Read } else { Step::Wait }))
+        Ok(Some(if self.readable && takes { Step::Read } else { Step::WaitFeed }))
     }
 
     /// Passes the client's bytes to the other protocol.
-    fn pass_on(&mut self, fed: &mut Fed, now: Tick) -> io::Result<()> {
+    fn pass_on(&mut self, fed: &mut FeedBody, now: Tick) -> io::Result<()> {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
         let used = fed.on_data(&buffers.input[buffers.start..], now)?;
         buffers.start += used;
@@ -309,9 +314,9 @@ impl Conn {
 
     /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
     pub(super) fn beat(&mut self, now: Tick, cx: &Context) {
-        self.pace = self.pace.then(Timeout::Silence, now);
+        self.pace = self.pace.then(TimeoutKind::Silence, now);
         let Some(mut rest) = self.rest.take() else { return };
-        if let Rest::Fed(fed) = &mut *rest
+        if let PendingBody::FeedBody(fed) = &mut *rest
             && let Err(error) = fed.beat(now, cx)
         {
             return self.cut(fed, &error, cx);
@@ -320,7 +325,7 @@ impl Conn {
     }
 
     #[cold]
-    fn cut(&mut self, fed: &Fed, why: &io::Error, cx: &Context) {
+    fn cut(&mut self, fed: &FeedBody, why: &io::Error, cx: &Context) {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { said, final_message }) = panic else {
             tell(cx, format_args!("a connection was cut: {why}"));

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::Live;
+use super::ConnExchange;
 use crate::conn::Readiness;
 use crate::message::exchange::Exchange;
 use crate::transport::context::Stage;
@@ -13,7 +13,7 @@ use crate::transport::stream::{is_timed_out, is_would_block};
 /// Bytes from the client that are kept while its response is written: the rest of its request, and the next requests.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
-impl Live<'_> {
+impl ConnExchange<'_> {
     /// Waits for this time. Returns false if the server has begun to stop. The stop ends only the first wait, because
     /// otherwise a writer that continues would spin.
     pub(super) fn pause_for(&mut self, patience: Duration) -> io::Result<bool> {
@@ -28,8 +28,8 @@ impl Live<'_> {
             let is_full = self.bytes_kept() > AHEAD_BYTES_MAX;
             let waited = self.wait_unseen(until, |live| {
                 // A client that sends without end is not read any further. The next write notices if it has gone.
-                let fd = if is_full { live.cx.moved_on_from(stage) } else { live.conn.stream.as_fd() };
-                live.wait.ready_in(fd, Readiness::Read, until, stage)
+                let fd = if is_full { live.cx.stage_fd(stage) } else { live.conn.stream.as_fd() };
+                live.wait.wait_ready(fd, Readiness::Read, until, stage)
             });
             match waited {
                 Ok(()) if is_full => {}

@@ -4,10 +4,10 @@ use std::io;
 
 use http::{HeaderName, HeaderValue};
 
-use super::Live;
+use super::ConnExchange;
 use crate::conn::Conn;
 
-impl Live<'_> {
+impl ConnExchange<'_> {
     /// Keeps the fields until the body has ended. Returns false if they cannot be sent to this client.
     pub(super) fn take_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.start()?;

@@ -8,15 +8,15 @@ use super::clock::Tick;
 
 /// A descriptor without a use of its own, and the time since when there are no other descriptors.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct ReserveFd {
     file: Mutex<Option<File>>,
     /// In milliseconds, plus one. 0 means that descriptors are available.
     short_since: AtomicU64,
 }
 
-impl Spare {
-    pub(crate) fn new() -> Spare {
-        Spare { file: Mutex::new(keep()), short_since: AtomicU64::new(0) }
+impl ReserveFd {
+    pub(crate) fn new() -> ReserveFd {
+        ReserveFd { file: Mutex::new(keep()), short_since: AtomicU64::new(0) }
     }
 
     /// Returns since when descriptors are used up. The first caller gets `None`.
@@ -34,10 +34,10 @@ impl Spare {
     }
 
     /// Runs `work` with one more descriptor, unless another thread does so at the moment.
-    pub(crate) fn lend(&self, work: impl FnOnce()) {
+    pub(crate) fn with_reserve(&self, work: impl FnOnce()) {
         let mut lent = match self.file.try_lock() {
-            Ok(file) => Lent(file),
-            Err(TryLockError::Poisoned(poisoned)) => Lent(poisoned.into_inner()),
+            Ok(file) => LentFd(file),
+            Err(TryLockError::Poisoned(poisoned)) => LentFd(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return,
         };
         drop(lent.0.take());
@@ -46,9 +46,9 @@ impl Spare {
 }
 
 /// The reserve descriptor while it is lent. It is opened again, however the work ends.
-struct Lent<'a>(MutexGuard<'a, Option<File>>);
+struct LentFd<'a>(MutexGuard<'a, Option<File>>);
 
-impl Drop for Lent<'_> {
+impl Drop for LentFd<'_> {
     fn drop(&mut self) {
         // If another thread was faster, the next reserve is a descriptor that was closed meanwhile.
         *self.0 = keep();
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn one_is_kept_again_however_the_work_ends() {
-        let spare = Spare::new();
-        let ended = catch_unwind(AssertUnwindSafe(|| spare.lend(|| panic!("as it should"))));
+        let spare = ReserveFd::new();
+        let ended = catch_unwind(AssertUnwindSafe(|| spare.with_reserve(|| panic!("as it should"))));
         assert!(ended.is_err());
         let file = spare.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         assert!(file.is_some());

@@ -10,13 +10,13 @@ use super::response::{Payload, Response};
 use crate::error::{Error, OneLine};
 
 /// Error of a handler for the log, with the response for the client.
-pub(crate) struct Failed {
+pub(crate) struct HandlerError {
     error: Error,
     pub(super) said: Bytes,
     is_logged: bool,
 }
 
-impl Failed {
+impl HandlerError {
     /// Logs the error with the request. `id` is the suffix of its log lines. Returns the response for the client.
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
@@ -26,7 +26,7 @@ impl Failed {
 }
 
 /// Logs the error if another response replaces this one, so that no error is lost.
-impl Drop for Failed {
+impl Drop for HandlerError {
     fn drop(&mut self) {
         if !self.is_logged {
             log::error!("a handler failed, and its own answer was not sent: {}", OneLine(&self.error));
@@ -56,15 +56,15 @@ impl Response {
     /// ```
     pub fn error(&self) -> Option<&Error> {
         match &self.payload {
-            Payload::Failed(failed) => Some(&failed.error),
+            Payload::HandlerError(failed) => Some(&failed.error),
             _ => None,
         }
     }
 
     /// Returns the response for an error of the server.
     pub(super) fn failed(error: Error) -> Response {
-        let failed = Failed { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
-        Response { payload: Payload::Failed(Box::new(failed)), ..Response::server_error() }
+        let failed = HandlerError { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
+        Response { payload: Payload::HandlerError(Box::new(failed)), ..Response::server_error() }
     }
 }
 
@@ -74,7 +74,7 @@ impl Request<'_> {
     /// [`BodyError`](super::BodyError) in it.
     #[inline]
     pub(crate) fn blame(&self, response: &mut Response) {
-        if let Payload::Failed(failed) = &mut response.payload
+        if let Payload::HandlerError(failed) = &mut response.payload
             && let Some(why) = &self.exchange.quota().failed
         {
             self.tell_of(failed);
@@ -83,7 +83,7 @@ impl Request<'_> {
     }
 
     #[cold]
-    fn tell_of(&self, failed: &mut Failed) {
+    fn tell_of(&self, failed: &mut HandlerError) {
         failed.is_logged = true;
         let (line, error) = (self.exchange.request_line(), &failed.error);
         self.exchange.tell(format_args!("a handler failed over the body of its request at {line}: {error}"));

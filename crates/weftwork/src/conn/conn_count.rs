@@ -7,15 +7,15 @@ use crate::transport::counters::Counters;
 
 /// Counts an open connection while it lives.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct CountGuard {
     counters: Arc<Counters>,
     lingers: bool,
 }
 
-impl Open {
-    pub(super) fn new(counters: &Arc<Counters>) -> Open {
+impl CountGuard {
+    pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        Open { counters: counters.clone(), lingers: false }
+        CountGuard { counters: counters.clone(), lingers: false }
     }
 
     /// Records that everything was sent.
@@ -26,7 +26,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         if self.lingers {
             self.counters.lingering.fetch_sub(1, Ordering::Relaxed);

@@ -6,19 +6,19 @@ use std::os::fd::AsFd;
 use http::StatusCode;
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{Live, tell};
+use super::{ConnExchange, tell};
 use crate::conn::Readiness;
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
 use crate::transport::Tick;
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::stream::{is_timed_out, is_would_block};
 
 /// Size of a handler's buffer from which a direct read pays off.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-impl Live<'_> {
+impl ConnExchange<'_> {
     /// Makes payload available, unless the body has ended. Returns false if nothing has arrived by `by`.
     pub(super) fn gather_payload(&mut self, by: Option<Tick>) -> Result<bool, BodyError> {
         self.check_kept()?;
@@ -133,7 +133,7 @@ impl Live<'_> {
     /// Waits for bytes of the body and reads them, into the connection's buffer or a handler's. 0 means that nothing
     /// has arrived by `by`.
     fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
-        self.wait.go_on(self.cx).map_err(|_| BodyError::ShuttingDown)?;
+        self.wait.check(self.cx).map_err(|_| BodyError::ShuttingDown)?;
         let head_end = {
             let buffers = self.conn.held();
             buffers.start + buffers.head.bytes as usize
@@ -183,11 +183,11 @@ impl Live<'_> {
     /// Returns the progress of the body. It was started when the body was read ahead, or starts now, and stays the same
     /// for the whole call. Meanwhile, the connection's own timer is that of its responses. Bytes that arrived with the
     /// head count as if they came after it, so that a client that sends everything at once is not slower.
-    fn body_pace(&mut self, now: Tick) -> &mut Pace {
+    fn body_pace(&mut self, now: Tick) -> &mut PeerTimer {
         self.body.get_or_insert_with(|| match self.conn.pace.what {
-            Timeout::Body => self.conn.pace,
+            TimeoutKind::Body => self.conn.pace,
             _ => {
-                let mut pace = Pace::start(Timeout::Body, now);
+                let mut pace = PeerTimer::start(TimeoutKind::Body, now);
                 pace.count(self.conn.bytes_ahead());
                 pace
             }
@@ -212,7 +212,7 @@ impl Live<'_> {
                 // The rest of the body is not waited for, and the response says so.
                 self.conn.http.close_after();
                 Counters::count(&self.cx.counters.timeouts);
-                let knobs = self.cx.settings.show(Timeout::Body.knobs());
+                let knobs = self.cx.settings.show(TimeoutKind::Body.knobs());
                 let (asked, id) = (self.target(), self.id_for_log());
                 tell(self.cx, format_args!("a request body arrived too slowly ({knobs}) at {asked}{id}"));
                 BodyError::Timeout

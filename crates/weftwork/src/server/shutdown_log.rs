@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Time that the shutdown waits for its lines. A slow log writes them within that time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-pub(super) struct LastWords {
+pub(super) struct ShutdownLog {
     /// Absent if the system refuses a thread.
     writer: Option<Writer>,
     /// Lines to write at the end, if there is no thread.
@@ -24,8 +24,8 @@ struct Writer {
     written: Receiver<Infallible>,
 }
 
-impl LastWords {
-    pub(super) fn begin() -> LastWords {
+impl ShutdownLog {
+    pub(super) fn begin() -> ShutdownLog {
         let (lines, said) = channel::<String>();
         let (writes, written) = channel();
         let write = move || {
@@ -33,7 +33,7 @@ impl LastWords {
             said.into_iter().for_each(|line| log::info!("{line}"));
         };
         let started = Builder::new().name("weft-last-words".into()).spawn(write);
-        LastWords { writer: started.is_ok().then_some(Writer { lines, written }), kept: Vec::new() }
+        ShutdownLog { writer: started.is_ok().then_some(Writer { lines, written }), kept: Vec::new() }
     }
 
     pub(super) fn say(&mut self, line: impl Into<String>) {

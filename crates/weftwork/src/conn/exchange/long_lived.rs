@@ -3,11 +3,11 @@
 use http::{Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Misuse};
 
-use super::{Live, head_of, tell};
-use crate::conn::fed::Fed;
-use crate::conn::{Phase, Rest};
+use super::{ConnExchange, head_of, tell};
+use crate::conn::feed_body::FeedBody;
+use crate::conn::{PendingBody, Phase};
 use crate::message::exchange::Exchange;
-use crate::message::{IntoResponse, Lasting, Payload, Problem, Response};
+use crate::message::{IntoResponse, LongLived, Payload, Problem, Response};
 use crate::transport::Tick;
 
 /// Refuses a CONNECT that the handler did not check. After a 2xx, the client would use the connection as a tunnel, and
@@ -16,7 +16,7 @@ use crate::transport::Tick;
 pub(super) fn refuse_without_tunnel(response: &mut Response) {
     // For a later response, this check comes again.
     if response.is_to_come()
-        || matches!(&response.payload, Payload::Lasting(lasting) if lasting.is_other_protocol())
+        || matches!(&response.payload, Payload::LongLived(lasting) if lasting.is_other_protocol())
     {
         return;
     }
@@ -28,12 +28,12 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
     response.close = true;
 }
 
-impl Live<'_> {
+impl ConnExchange<'_> {
     /// Writes the head, and prepares the connection for what follows.
     #[inline(never)]
-    pub(super) fn last(&mut self, response: &mut Response, lasting: Lasting, now: Tick) {
+    pub(super) fn last(&mut self, response: &mut Response, lasting: LongLived, now: Tick) {
         let lasting = match lasting {
-            Lasting::Later(later) => {
+            LongLived::Deferred(later) => {
                 let (id, moment) = (self.id.take(), self.wait.moment());
                 let line = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
                 return self.conn.respond_later(later, std::mem::take(response), line, moment, self.cx);
@@ -44,10 +44,12 @@ impl Live<'_> {
             return self.refuse_body_before_protocol(now);
         }
         let begun = match lasting {
-            Lasting::Feed(_) | Lasting::Later(_) => self.write_head(response, BodyLength::Unknown, now),
+            LongLived::Feed(_) | LongLived::Deferred(_) => {
+                self.write_head(response, BodyLength::Unknown, now)
+            }
             // The request that asked for it is gone.
-            Lasting::Take(_) | Lasting::Fed(..) if self.left.is_some() => Err(Misuse::UpgradeNotPossible),
-            Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
+            LongLived::Take(_) | LongLived::Fed(..) if self.left.is_some() => Err(Misuse::UpgradeNotPossible),
+            LongLived::Take(_) | LongLived::Fed(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {
             let after = self.fail(&misuse, Response::default()).unwrap_or(After::Close);
@@ -56,16 +58,16 @@ impl Live<'_> {
         }
         self.conn.guard_end();
         match lasting {
-            Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
-            Lasting::Fed(feed, receive, silence) => {
-                let fed = Fed::new(feed, Some((receive, silence)), now);
+            LongLived::Take(take) => self.conn.leave_to(PendingBody::Take(take)),
+            LongLived::Fed(feed, receive, silence) => {
+                let fed = FeedBody::new(feed, Some((receive, silence)), now);
                 self.conn.feed_from(fed, now, self.cx)
             }
-            Lasting::Feed(feed) if self.conn.http.sends_body() => {
-                self.conn.feed_from(Fed::new(feed, None, now), now, self.cx)
+            LongLived::Feed(feed) if self.conn.http.sends_body() => {
+                self.conn.feed_from(FeedBody::new(feed, None, now), now, self.cx)
             }
-            Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
-            Lasting::Later(_) => {}
+            LongLived::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
+            LongLived::Deferred(_) => {}
         }
     }
 

@@ -276,8 +276,8 @@ fn what_was_brought_in_time_is_sent_also_where_it_is_looked_at_late() {
         if is_brought {
             sender.send("in time").unwrap();
         }
-        let Payload::Lasting(lasting) = response.payload else { panic!("it is there") };
-        let Lasting::Later(later) = *lasting else { panic!("it does not come later") };
+        let Payload::LongLived(lasting) = response.payload else { panic!("it is there") };
+        let LongLived::Deferred(later) = *lasting else { panic!("it does not come later") };
         assert_eq!(later.take(Response::default(), deadline).status(), status);
     }
 }

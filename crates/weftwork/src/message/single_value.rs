@@ -4,30 +4,32 @@ use super::request::Request;
 
 /// Value of a field that must occur once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Only<'r> {
+pub(crate) enum SingleValue<'r> {
     Absent,
     Value(&'r str),
     /// The field occurs twice, or is not text, so the value is ambiguous.
     Unclear,
 }
 
-impl<'r> Only<'r> {
+impl<'r> SingleValue<'r> {
     pub(crate) fn value(self) -> Option<&'r str> {
         match self {
-            Only::Value(value) => Some(value),
-            Only::Absent | Only::Unclear => None,
+            SingleValue::Value(value) => Some(value),
+            SingleValue::Absent | SingleValue::Unclear => None,
         }
     }
 }
 
 impl Request<'_> {
     /// Returns the value of the field `name`, which must occur once.
-    pub(crate) fn only(&self, name: impl AsRef<str>) -> Only<'_> {
+    pub(crate) fn only(&self, name: impl AsRef<str>) -> SingleValue<'_> {
         let mut values = self.header_values(name);
         match (values.next(), values.next()) {
-            (None, _) => Only::Absent,
-            (Some(value), None) => std::str::from_utf8(value).map_or(Only::Unclear, Only::Value),
-            (Some(_), Some(_)) => Only::Unclear,
+            (None, _) => SingleValue::Absent,
+            (Some(value), None) => {
+                std::str::from_utf8(value).map_or(SingleValue::Unclear, SingleValue::Value)
+            }
+            (Some(_), Some(_)) => SingleValue::Unclear,
         }
     }
 

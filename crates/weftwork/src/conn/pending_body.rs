@@ -4,25 +4,25 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::fed::Fed;
-use super::later::Pending;
+use super::deferred::PendingResponse;
+use super::feed_body::FeedBody;
 use crate::message::{Part, Take};
 
 /// Part of a response that is not copied to the write buffer.
-pub(super) enum Rest {
+pub(super) enum PendingBody {
     Known { part: Part, then: std::vec::IntoIter<Part> },
-    Later(Box<Pending>),
-    Fed(Fed),
+    Deferred(Box<PendingResponse>),
+    FeedBody(FeedBody),
     Take(Take),
 }
 
-impl fmt::Debug for Rest {
+impl fmt::Debug for PendingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rest::Known { .. } => "bytes or files",
-            Rest::Later(_) => "a response to come",
-            Rest::Fed(_) => "a feed",
-            Rest::Take(_) => "another protocol",
+            PendingBody::Known { .. } => "bytes or files",
+            PendingBody::Deferred(_) => "a response to come",
+            PendingBody::FeedBody(_) => "a feed",
+            PendingBody::Take(_) => "another protocol",
         })
     }
 }
@@ -30,23 +30,23 @@ impl fmt::Debug for Rest {
 /// Body of a connection. It holds values of the user, whose drop may panic. A loop drops many connections at once, and
 /// two panics would end the process.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Option<Box<Rest>>);
+pub(super) struct SafeDrop(Option<Box<PendingBody>>);
 
-impl Deref for Kept {
-    type Target = Option<Box<Rest>>;
+impl Deref for SafeDrop {
+    type Target = Option<Box<PendingBody>>;
 
-    fn deref(&self) -> &Option<Box<Rest>> {
+    fn deref(&self) -> &Option<Box<PendingBody>> {
         &self.0
     }
 }
 
-impl DerefMut for Kept {
-    fn deref_mut(&mut self) -> &mut Option<Box<Rest>> {
+impl DerefMut for SafeDrop {
+    fn deref_mut(&mut self) -> &mut Option<Box<PendingBody>> {
         &mut self.0
     }
 }
 
-impl Drop for Kept {
+impl Drop for SafeDrop {
     fn drop(&mut self) {
         if let Some(rest) = self.0.take() {
             // The value is dropped in any case.

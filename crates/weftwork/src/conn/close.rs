@@ -7,7 +7,7 @@ use weftwork_wire::{After, BodyEvent};
 use super::{Conn, Phase, Step};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
-use crate::transport::deadlines::Timeout;
+use crate::transport::deadlines::TimeoutKind;
 
 /// Time after accept in which the first request may still arrive while the server drains, because it may be on its way
 /// already. Between two requests there is no such time, because a client must expect a close there.
@@ -16,13 +16,13 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 impl Conn {
     /// Returns whether the server drains and nothing more is to be waited for here.
     pub(crate) fn is_drained(&self, now: Tick, cx: &Context) -> bool {
-        let may_yet_ask = || self.is_unused() && now < self.first_request_by();
+        let may_yet_ask = || self.is_new() && now < self.first_request_by();
         cx.stage() != Stage::Running && self.is_idle() && !may_yet_ask()
     }
 
     /// Returns whether no byte of the first request has arrived.
-    pub(crate) fn is_unused(&self) -> bool {
-        matches!(self.pace.what, Timeout::Head | Timeout::ProxyHeader) && self.is_idle()
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.pace.what, TimeoutKind::Head | TimeoutKind::ProxyHeader) && self.is_idle()
     }
 
     pub(super) fn first_request_by(&self) -> Tick {
@@ -57,7 +57,7 @@ impl Conn {
             self.phase = Phase::Done;
             return;
         }
-        self.pace = self.pace.then(Timeout::Linger, now);
+        self.pace = self.pace.then(TimeoutKind::Linger, now);
         self.open.note_lingering();
         self.phase = Phase::Linger;
     }
@@ -66,10 +66,10 @@ impl Conn {
     /// destroys the part of the response that has not arrived. A peer that did not ask for the close may have sent some
     /// already. During a long response, it may send some at any time.
     fn may_send_more(&mut self) -> bool {
-        self.peer_persists
+        self.peer_keep_alive
             || self.has_sent_much
             || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
-            || (self.readable || self.has_dwelt) && self.has_sent_more()
+            || (self.readable || self.handler_ran) && self.has_sent_more()
     }
 
     /// Checking costs a system call, which is not needed for a short response to a quick request.
@@ -93,7 +93,7 @@ impl Conn {
                     return None;
                 }
                 Ok(BodyEvent::NeedMore) if self.may_drain_on(cx) => {
-                    return Some(self.read_on(Timeout::Drain, now));
+                    return Some(self.read_on(TimeoutKind::Drain, now));
                 }
                 Ok(BodyEvent::NeedMore) | Err(_) => {
                     self.phase = Phase::Send(After::Linger);
@@ -105,7 +105,7 @@ impl Conn {
 
     /// While the response is unsent, only the progress of the response counts for the peer.
     fn may_drain_on(&self, cx: &Context) -> bool {
-        self.pace.what != Timeout::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max.0
+        self.pace.what != TimeoutKind::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max.0
     }
 
     #[inline(never)]
@@ -128,7 +128,7 @@ impl Conn {
 
     /// Drops a request that has waited for a thread if no client waits for its response. A client that has given up
     /// looks like a client that has closed only its sending side. The latter is rare, and is told to try again.
-    pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
+    pub(crate) fn drop_if_abandoned(&mut self, now: Tick, cx: &Context) {
         let timeout = cx.settings.request_timeout;
         // If a thread reads the request, it arrived together with the thread.
         let came = self.pace.progress();
@@ -140,7 +140,7 @@ impl Conn {
     }
 
     /// Handles the end of the peer's side. Complete requests from before were already answered.
-    pub(crate) fn end_of_input(&mut self) {
+    pub(crate) fn on_eof(&mut self) {
         self.phase = match self.phase {
             Phase::Head if self.unsent() > 0 => Phase::Send(After::Close),
             _ => Phase::Done,
@@ -155,16 +155,16 @@ impl Conn {
         }
         let started = self.buffers.as_ref().is_some_and(|buffers| !buffers.has_no_request());
         match self.pace.what {
-            Timeout::Head if started => self.refuse_timeout(cx),
-            Timeout::Body => self.refuse_timeout(cx),
-            Timeout::Drain => {
+            TimeoutKind::Head if started => self.refuse_timeout(cx),
+            TimeoutKind::Body => self.refuse_timeout(cx),
+            TimeoutKind::Drain => {
                 self.note_timeout(cx);
                 self.phase = Phase::Send(After::Linger);
-                self.pace = self.pace.then(Timeout::Linger, now);
+                self.pace = self.pace.then(TimeoutKind::Linger, now);
             }
-            Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
-            Timeout::Silence => self.beat(now, cx),
-            Timeout::Write => match self.gets_on(now, cx) {
+            TimeoutKind::Idle | TimeoutKind::Linger => self.phase = Phase::Done,
+            TimeoutKind::Silence => self.beat(now, cx),
+            TimeoutKind::Write => match self.makes_progress(now, cx) {
                 Ok(true) => {}
                 Ok(false) => {
                     // Bytes that the peer has not read would stay in the kernel.
@@ -175,8 +175,10 @@ impl Conn {
                 Err(_) => self.phase = Phase::Done,
             },
             // The deadline has not passed.
-            Timeout::Head | Timeout::ProxyHeader if self.is_drained(now, cx) => self.phase = Phase::Done,
-            Timeout::Head | Timeout::ProxyHeader => self.leave(cx),
+            TimeoutKind::Head | TimeoutKind::ProxyHeader if self.is_drained(now, cx) => {
+                self.phase = Phase::Done
+            }
+            TimeoutKind::Head | TimeoutKind::ProxyHeader => self.leave(cx),
         }
     }
 

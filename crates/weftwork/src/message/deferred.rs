@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 
-use super::feed::Wakes;
+use super::feed::WakeConn;
 use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
-use super::response::{Lasting, Payload, Response};
+use super::response::{LongLived, Payload, Response};
 
 /// Sends a response to a client that waits for it. See [`Response::later`]. If the sender is dropped, the client gets
 /// the alternative response.
@@ -46,11 +46,11 @@ struct State {
     /// Whether no response is accepted any more. A response was sent, the senders were dropped, or it is too late.
     is_over: bool,
     /// Connection to wake. The connection sets it when it has nothing else to do.
-    waiter: Option<(Arc<dyn Wakes>, usize)>,
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
 }
 
 /// Connection's end.
-pub(crate) struct Later {
+pub(crate) struct Deferred {
     /// Absent if only time has to pass.
     core: Option<Arc<Core>>,
     /// Body of the alternative response. Its status and headers are those of the stand-in.
@@ -134,8 +134,8 @@ impl Response {
         let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
         let (filters, changes) = (Vec::new(), Vec::new());
-        let later = Later { core, otherwise, own, time, until: None, filters, changes };
-        self.payload = Payload::Lasting(Box::new(Lasting::Later(later)));
+        let later = Deferred { core, otherwise, own, time, until: None, filters, changes };
+        self.payload = Payload::LongLived(Box::new(LongLived::Deferred(later)));
         self
     }
 
@@ -185,10 +185,10 @@ impl Response {
         self
     }
 
-    fn later_mut(&mut self) -> Option<&mut Later> {
+    fn later_mut(&mut self) -> Option<&mut Deferred> {
         match &mut self.payload {
-            Payload::Lasting(lasting) => match &mut **lasting {
-                Lasting::Later(later) => Some(later),
+            Payload::LongLived(lasting) => match &mut **lasting {
+                LongLived::Deferred(later) => Some(later),
                 _ => None,
             },
             _ => None,
@@ -243,7 +243,7 @@ fn end(mut state: MutexGuard<'_, State>) {
     }
 }
 
-impl Later {
+impl Deferred {
     pub(crate) fn time(&self) -> Duration {
         self.time
     }
@@ -253,8 +253,8 @@ impl Later {
         self.core.as_ref().is_some_and(|core| core.lock().is_over)
     }
 
-    /// Wakes `wakes` when the response is known. Returns false if it is already known.
-    pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+    /// WakeConn `wakes` when the response is known. Returns false if it is already known.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         let Some(core) = &self.core else { return true };
         let mut state = core.lock();
         if !state.is_over {
@@ -317,7 +317,7 @@ impl Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for Deferred {
     /// The connection has ended, or has its response.
     fn drop(&mut self) {
         let Some(core) = &self.core else { return };

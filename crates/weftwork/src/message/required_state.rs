@@ -4,11 +4,11 @@ use std::any::{TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
 
-use super::routed::Shared;
+use super::route_match::Shared;
 
 /// A state that a handler extracts and that no inner router provides.
 #[derive(Clone, Debug)]
-pub struct Need {
+pub struct RequiredState {
     /// Type identifiers of the state and of an `Arc` of it.
     ids: [TypeId; 2],
     /// Name of the type.
@@ -17,9 +17,9 @@ pub struct Need {
     pub(crate) path: String,
 }
 
-impl Need {
-    pub(crate) fn of<T: 'static>() -> Need {
-        Need {
+impl RequiredState {
+    pub(crate) fn of<T: 'static>() -> RequiredState {
+        RequiredState {
             ids: [TypeId::of::<T>(), TypeId::of::<Arc<T>>()],
             state: type_name::<T>(),
             path: String::new(),
@@ -32,9 +32,9 @@ impl Need {
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for RequiredState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Need { state, path, .. } = self;
+        let RequiredState { state, path, .. } = self;
         match path.as_str() {
             "" => write!(f, "a handler takes State<{state}>: give its router one, with .state(...)"),
             path => {

@@ -24,12 +24,12 @@ impl InTime {
     }
 }
 
-impl Wait for InTime {
+impl IoWait for InTime {
     fn now(&self) -> Tick {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+    fn wait_ready(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
         if ready == Readiness::Read {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -46,7 +46,7 @@ impl Wait for InTime {
 fn tunnel(
     mut bed: Bed,
     take: impl FnOnce(Upgraded) -> std::io::Result<()> + Send + 'static,
-    wait: Arc<dyn Wait + Send + Sync>,
+    wait: Arc<dyn IoWait + Send + Sync>,
 ) {
     let take = Mutex::new(Some(take));
     let handler = move |_: &mut Request| Response::tunnel(take.lock().unwrap().take().unwrap());
@@ -54,7 +54,7 @@ fn tunnel(
     until_call(&mut bed);
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
-    assert_eq!(bed.go_on(), Step::Takeover);
+    assert_eq!(bed.go_on(), Step::Upgrade);
     bed.conn.take_over(&Arc::new(bed.cx), wait, || false);
 }
 

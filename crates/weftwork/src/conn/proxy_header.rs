@@ -9,14 +9,14 @@ use crate::message::client::Source;
 use crate::settings::Settings;
 use crate::transport::Tick;
 use crate::transport::context::Context;
-use crate::transport::deadlines::Timeout;
+use crate::transport::deadlines::TimeoutKind;
 
 impl Conn {
     /// Called for a new connection of a listener that expects a PROXY header. The header is read first, and only from
     /// trusted proxies.
     pub(crate) fn expect_proxy_header(&mut self, now: Tick, cx: &Context) {
         if cx.settings.trusted_proxies.contains(self.peer.map(|peer| peer.ip())) {
-            self.pace = self.pace.then(Timeout::ProxyHeader, now);
+            self.pace = self.pace.then(TimeoutKind::ProxyHeader, now);
             self.phase = Phase::Proxy;
         } else {
             self.refuse_stranger(cx);
@@ -36,7 +36,7 @@ impl Conn {
                 buffers.raw = buffers.start;
                 buffers.payload = buffers.start..buffers.start;
                 self.proxied = (proxied != Proxied::Itself).then(|| Box::new(proxied));
-                self.pace = self.pace.then(Timeout::Head, now);
+                self.pace = self.pace.then(TimeoutKind::Head, now);
                 self.phase = Phase::Head;
             }
             Err(fault) => self.refuse_proxy_header(fault, cx),

@@ -130,7 +130,7 @@ fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
         assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
         let now = bed.now;
         bed.call_with(&handler, &InVain { now });
-        assert_eq!(bed.go_on(), Step::Wait);
+        assert_eq!(bed.go_on(), Step::WaitFeed);
         assert!(bed.conn.buffers.is_none());
         sender.send("last").unwrap();
         drop(sender);
@@ -175,12 +175,12 @@ fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
     for _ in 0..8 {
         // Bytes that the socket does not accept are not sent.
         let _ = bed.peer.write(&[b'x'; 100 << 10]);
-        assert_eq!(bed.drive(), Step::Wait);
+        assert_eq!(bed.drive(), Step::WaitFeed);
     }
     let held = bed.conn.buffers.as_deref().map_or(0, |buffers| buffers.unread().len());
     assert!(((16 << 10)..(64 << 10)).contains(&held), "{held}");
     sender.send("news").unwrap();
-    assert_eq!(bed.drive(), Step::Wait);
+    assert_eq!(bed.drive(), Step::WaitFeed);
     assert!(bed.got().contains("news"));
     bed.half_close();
     assert_eq!(bed.drive(), Step::Close, "its end stands behind what nobody will read");
@@ -262,7 +262,7 @@ fn a_response_that_has_come_may_find_no_thread() {
     super::waits::until_call(&mut bed);
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
-    assert_eq!(bed.go_on(), Step::Wait);
+    assert_eq!(bed.go_on(), Step::WaitFeed);
     bed.conn.refuse_overload(&bed.cx);
     assert_eq!(bed.conn.step(now, &bed.cx), Step::Write);
     assert_eq!(bed.conn.flush(now).unwrap(), Flushed::All);

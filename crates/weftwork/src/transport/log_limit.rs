@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use super::clock::Tick;
 
 /// Writes to the log where a panic of the logger must not unwind further.
-pub(crate) fn contain_log(write: impl FnOnce()) {
+pub(crate) fn catch_log_panic(write: impl FnOnce()) {
     // The panic cannot be reported, because the log is what failed.
     let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
 /// Counts the lines of the current second, and the lines left out since the last line that was written.
 #[derive(Debug)]
-pub(crate) struct LineBudget {
+pub(crate) struct LogLimit {
     lines_a_second: u32,
     spent: Mutex<Spent>,
 }
@@ -25,9 +25,9 @@ struct Spent {
     left_out: u64,
 }
 
-impl LineBudget {
-    pub(crate) fn new(lines_a_second: u32) -> LineBudget {
-        LineBudget { lines_a_second, spent: Mutex::default() }
+impl LogLimit {
+    pub(crate) fn new(lines_a_second: u32) -> LogLimit {
+        LogLimit { lines_a_second, spent: Mutex::default() }
     }
 
     /// Returns whether another line is allowed, and how many lines were left out before it.
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_counted_and_told_with_the_next_line() {
-        let budget = LineBudget::new(10);
+        let budget = LogLimit::new(10);
         let takes = |tick: u64, count: usize| (0..count).map(|_| budget.take(Tick(tick))).collect::<Vec<_>>();
         assert_eq!(takes(0, 5), [Some(0); 5]);
         assert_eq!(takes(999, 5), [Some(0); 5]);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_budget_of_one_line_is_told_once_a_second() {
-        let budget = LineBudget::new(1);
+        let budget = LogLimit::new(1);
         let looks = [
             (0, true),
             (999, false),

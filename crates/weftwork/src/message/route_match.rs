@@ -14,7 +14,7 @@ pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
 
 /// Results of routing a request.
 #[derive(Default)]
-pub(crate) struct Routed {
+pub(crate) struct RouteMatch {
     /// Length of the prefix of a mount in the path.
     pub(crate) prefix: usize,
     /// Names, and the positions of their values in the whole path.
@@ -61,11 +61,11 @@ impl Request<'_> {
         captures.map(move |(name, place)| (&**name, path.get(place.clone()).unwrap_or_default()))
     }
 
-    pub(crate) fn routed(&self) -> Option<&Routed> {
+    pub(crate) fn routed(&self) -> Option<&RouteMatch> {
         self.notes.get().map(|notes| &notes.routed)
     }
 
-    pub(crate) fn routed_mut(&mut self) -> &mut Routed {
+    pub(crate) fn routed_mut(&mut self) -> &mut RouteMatch {
         &mut self.notes_mut().routed
     }
 }

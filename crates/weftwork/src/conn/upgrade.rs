@@ -11,13 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::refusal::tell;
-use super::{Conn, Open, Phase, Readiness, Rest, Wait};
+use super::{Conn, CountGuard, IoWait, PendingBody, Phase, Readiness};
 use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
-use crate::message::exchange::Line;
+use crate::message::exchange::UpgradedIo;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
@@ -25,37 +25,44 @@ use crate::transport::{Stream, Tick};
 const LINGER_LOOK: Duration = Duration::from_millis(50);
 
 /// Socket of the connection. Both halves of an [`Upgraded`] share it, and the last half to go closes it.
-struct Socket {
+struct UpgradedSocket {
     stream: Stream,
     peer: Option<SocketAddr>,
     cx: Arc<Context>,
-    wait: Arc<dyn Wait + Send + Sync>,
+    wait: Arc<dyn IoWait + Send + Sync>,
     /// Progress of the peer in reading what is written.
-    pace: Mutex<Pace>,
+    pace: Mutex<PeerTimer>,
     has_lingered: AtomicBool,
-    _open: Open,
+    _open: CountGuard,
 }
 
 impl Conn {
-    /// Runs the upgraded protocol after [`Step::Takeover`](super::Step::Takeover), to its end. `is_wanted` says whether
+    /// Runs the upgraded protocol after [`Step::Upgrade`](super::Step::Upgrade), to its end. `is_wanted` says whether
     /// other work waits for the thread.
     pub(crate) fn take_over(
         self: Box<Conn>,
         cx: &Arc<Context>,
-        wait: Arc<dyn Wait + Send + Sync>,
+        wait: Arc<dyn IoWait + Send + Sync>,
         is_wanted: impl Fn() -> bool,
     ) {
         let Conn { stream, peer, buffers, mut rest, open, .. } = *self;
-        let Some(Rest::Take(take)) = rest.take().map(|rest| *rest) else { return };
+        let Some(PendingBody::Take(take)) = rest.take().map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe(cx.settings.write_timeout);
-        let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
+        let pace = Mutex::new(PeerTimer::start(TimeoutKind::Idle, wait.now()));
         let (cx_kept, wait_kept, has_lingered) = (cx.clone(), wait.clone(), AtomicBool::new(false));
-        let line =
-            Arc::new(Socket { stream, peer, cx: cx_kept, wait: wait_kept, pace, has_lingered, _open: open });
+        let line = Arc::new(UpgradedSocket {
+            stream,
+            peer,
+            cx: cx_kept,
+            wait: wait_kept,
+            pace,
+            has_lingered,
+            _open: open,
+        });
         let settings = &cx.settings;
-        let _held = Held::count(&cx.counters);
+        let _held = UpgradeCount::count(&cx.counters);
         let upgraded =
             Upgraded::new(line.clone(), early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
@@ -82,29 +89,29 @@ impl Conn {
     }
 
     /// The response is on its way, and later bytes belong to the other protocol.
-    pub(super) fn leave_to(&mut self, rest: Rest) {
+    pub(super) fn leave_to(&mut self, rest: PendingBody) {
         *self.rest = Some(Box::new(rest));
-        self.phase = Phase::Takeover;
+        self.phase = Phase::Upgrade;
     }
 }
 
 /// Counts a thread that an upgraded connection holds, however it ends.
-struct Held<'a>(&'a Counters);
+struct UpgradeCount<'a>(&'a Counters);
 
-impl Held<'_> {
-    fn count(counters: &Counters) -> Held<'_> {
+impl UpgradeCount<'_> {
+    fn count(counters: &Counters) -> UpgradeCount<'_> {
         counters.upgraded.fetch_add(1, Ordering::Relaxed);
-        Held(counters)
+        UpgradeCount(counters)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for UpgradeCount<'_> {
     fn drop(&mut self) {
         self.0.upgraded.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Socket {
+impl UpgradedSocket {
     /// Closes this side, and reads on until the peer closes its side. Then a reset does not destroy the last bytes (RFC
     /// 9112 section 9.6).
     fn linger(&self, is_wanted: impl Fn() -> bool) {
@@ -128,13 +135,13 @@ impl Socket {
     }
 }
 
-impl Line for Socket {
+impl UpgradedIo for UpgradedSocket {
     fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
 
     fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize> {
-        self.wait.go_on(&self.cx)?;
+        self.wait.check(&self.cx)?;
         let until = self.until(timeout);
         loop {
             match self.stream.recv_into(into) {
@@ -145,7 +152,7 @@ impl Line for Socket {
             if stage != Stage::Running && !std::mem::replace(told, true) {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
-            match self.wait.ready_in(self.stream.as_fd(), Readiness::Read, until, stage) {
+            match self.wait.wait_ready(self.stream.as_fd(), Readiness::Read, until, stage) {
                 // The server has moved on to another stage, which is checked again.
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() =>
@@ -164,14 +171,14 @@ impl Line for Socket {
     }
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
-        self.wait.go_on(&self.cx)?;
+        self.wait.check(&self.cx)?;
         // There is one writer, so the lock is free.
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.what == Timeout::Write {
+        if pace.what == TimeoutKind::Write {
             pace.resume(self.wait.now());
         }
         // Result of the last wait. After a timeout, a send shows whether the peer has read something all the same, as
-        // in `Conn::gets_on`.
+        // in `Conn::makes_progress`.
         let mut late = None;
         loop {
             match self.stream.send(data, false) {
@@ -179,8 +186,8 @@ impl Line for Socket {
                     if let Some(late) = late {
                         return Err(late);
                     }
-                    if pace.what != Timeout::Write {
-                        *pace = pace.then(Timeout::Write, self.wait.now());
+                    if pace.what != TimeoutKind::Write {
+                        *pace = pace.then(TimeoutKind::Write, self.wait.now());
                     }
                     let until = timeout.map(|pause| pace.write_deadline(&self.cx.settings, pause));
                     match self.wait.ready(
@@ -192,11 +199,11 @@ impl Line for Socket {
                         waited => waited?,
                     }
                 }
-                Ok(count) if pace.what == Timeout::Write => {
+                Ok(count) if pace.what == TimeoutKind::Write => {
                     let now = self.wait.now();
                     // The peer has read everything, so the next time it blocks is a new time.
                     match count == data.len() {
-                        true => *pace = pace.then(Timeout::Idle, now),
+                        true => *pace = pace.then(TimeoutKind::Idle, now),
                         false => pace.advance(count, now),
                     }
                     return Ok(count);

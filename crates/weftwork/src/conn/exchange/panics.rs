@@ -6,13 +6,13 @@ use std::panic::resume_unwind;
 
 use http::{StatusCode, header};
 
-use super::{Live, tell};
+use super::{ConnExchange, tell};
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
 use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::counters::Counters;
 
-impl Live<'_> {
+impl ConnExchange<'_> {
     #[cold]
     pub(super) fn answer_to_panic(&self, panic: Box<dyn Any + Send>) -> Response {
         let busy = self.note_panic(panic);

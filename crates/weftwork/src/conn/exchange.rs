@@ -1,11 +1,11 @@
 //! The exchange between a request's head and its response: the handler's view of the connection.
 
-mod lasting;
+mod long_lived;
 mod panics;
 mod pause;
-mod reading;
+mod read_body;
 mod trailers;
-mod writing;
+mod write_body;
 
 use std::any::Any;
 use std::fmt;
@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
-use super::later::Left;
+use super::deferred::RequestSummary;
 use super::refusal::tell;
-use super::{COPIED_BYTES_MAX, Conn, Phase, Rest, Wait};
+use super::{COPIED_BYTES_MAX, Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyError, Handler, Part, Payload, Request, RequestLine, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
-use crate::transport::deadlines::Pace;
-use crate::transport::{Buffers, DateCache, Post, Tick};
+use crate::transport::deadlines::PeerTimer;
+use crate::transport::{Buffers, CallSlot, DateCache, Tick};
 
 /// Maximum length of a file, or a part of it, that is read and copied after its head. That saves a system call, and the
 /// file is closed earlier. Longer files use `sendfile`, which is cheaper unless the bytes are in memory. At 10 kB, the
@@ -42,27 +42,27 @@ pub(crate) struct Call<'a> {
     /// Start of the call.
     pub(crate) now: Tick,
     pub(crate) handler: &'a dyn Handler,
-    pub(crate) wait: &'a dyn Wait,
+    pub(crate) wait: &'a dyn IoWait,
     pub(crate) dates: &'a mut DateCache,
-    pub(crate) post: &'a Post,
+    pub(crate) post: &'a CallSlot,
 }
 
 /// A request in progress.
-struct Live<'a> {
+struct ConnExchange<'a> {
     conn: &'a mut Conn,
     cx: &'a Context,
-    wait: &'a dyn Wait,
+    wait: &'a dyn IoWait,
     dates: &'a mut DateCache,
     /// Time at which the request had arrived, as far as it was read.
     line: Tick,
     /// Set if the response was sent later. Then nothing else is left of the request.
-    left: Option<Left>,
+    left: Option<RequestSummary>,
     /// Progress of the request's body, after the handler has waited for it.
-    body: Option<Pace>,
+    body: Option<PeerTimer>,
     /// Whether a wait for it has failed, and nothing else was done since.
     waits: bool,
     /// Slot of the watchdog while the handler or the writer of its response runs.
-    watched: Option<&'a Post>,
+    watched: Option<&'a CallSlot>,
     /// Limit of the body.
     quota: Quota,
     /// The response, if it is streamed. Most responses are not, and they should not be copied to this stack or dropped
@@ -95,7 +95,7 @@ impl Conn {
         let line = self.pace.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max.0);
-        let mut live = Live {
+        let mut live = ConnExchange {
             conn: self,
             cx,
             wait,
@@ -120,7 +120,7 @@ impl Conn {
         let now = live.wait.now();
         live.note_took(now);
         live.watched = None;
-        live.conn.has_dwelt |= now > begun;
+        live.conn.handler_ran |= now > begun;
         response.as_mut().map_or(now, |response| live.answer(response, now, post))
     }
 
@@ -129,7 +129,7 @@ impl Conn {
     }
 }
 
-impl<'a> Live<'a> {
+impl<'a> ConnExchange<'a> {
     /// Places the response where it stays until it is written. Moving it by value three times took as long as parsing
     /// the head.
     fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
@@ -207,10 +207,10 @@ impl<'a> Live<'a> {
 
     /// Writes the part of the response that needs this thread. The engine sends the rest. Returns when the call ended,
     /// except for calls that never wait.
-    fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
+    fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a CallSlot) -> Tick {
         self.conn.pace.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
-            lasting::refuse_without_tunnel(response);
+            long_lived::refuse_without_tunnel(response);
         }
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match &response.payload {
@@ -223,12 +223,12 @@ impl<'a> Live<'a> {
                     streamed
                 }
                 // Otherwise the call would wait once more for a client whose time is up.
-                Payload::Lasting(_) if self.conn.phase == Phase::Done => return now,
-                Payload::Lasting(lasting) => {
+                Payload::LongLived(_) if self.conn.phase == Phase::Done => return now,
+                Payload::LongLived(lasting) => {
                     self.last(response, *lasting, now);
                     return now;
                 }
-                Payload::Failed(mut failed) => {
+                Payload::HandlerError(mut failed) => {
                     let said = failed.log(&self.target(), &self.id_for_log());
                     self.whole(response, Payload::Bytes(said), now)
                 }
@@ -323,7 +323,7 @@ impl<'a> Live<'a> {
     fn bypass(&mut self, parts: Vec<Part>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
         let mut then = parts.into_iter();
-        *self.conn.rest = then.next().map(|part| Box::new(Rest::Known { part, then }));
+        *self.conn.rest = then.next().map(|part| Box::new(PendingBody::Known { part, then }));
         Ok(())
     }
 
@@ -359,7 +359,7 @@ fn head_of(response: &Response, length: BodyLength) -> ResponseHead<'_> {
     }
 }
 
-impl Exchange for Live<'_> {
+impl Exchange for ConnExchange<'_> {
     fn head(&self) -> (&Head, &[u8]) {
         match self.conn.buffers.as_deref() {
             Some(buffers) => (&buffers.head, buffers.unread()),
