@@ -350,9 +350,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.queued() > 0
     }
 
-    /// A job of this kind waits.
-    pub(super) fn is_queued(&self, is_of_kind: impl Fn(&J) -> bool) -> bool {
-        self.has_queue() && lock(&self.state).queue.iter().any(is_of_kind)
+    /// A job in front of the queue waits, and no thread is free for it.
+    pub(super) fn is_starved(&self) -> bool {
+        self.has_queue() && {
+            let state = lock(&self.state);
+            state.urgent > self.free(&state)
+        }
     }
 
     /// Threads that wait for work.

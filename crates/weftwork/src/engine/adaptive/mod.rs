@@ -276,7 +276,7 @@ impl Shared {
 
     /// No thread waits for a client while a loop waits for a thread.
     fn check_may_block(&self) -> io::Result<()> {
-        match self.pool.is_queued(|job| matches!(job, Job::Lead(_))) {
+        match self.pool.is_starved() {
             true => Err(io::ErrorKind::ResourceBusy.into()),
             false => Ok(()),
         }
