@@ -206,29 +206,39 @@ mod tests {
         conn.unwrap()
     }
 
-    /// The host that would have looked at the queue had gone to its end before; another is with its own connection.
     #[test]
-    fn who_waits_for_a_host_is_given_one_beside_those_that_last() {
+    fn an_upgraded_connection_gets_a_thread_beside_those_that_last() {
         let (room, address) = empty();
-        let _clients = [(); 2].map(|()| connect(address));
-        let Submitted::Spawn(lasting) = room.guests.give(accept(&room)) else { panic!("it is the first") };
-        assert!(room.guests.queue(accept(&room)).is_ok());
-        room.see_to_queue();
-        eventually("it has had its host", || room.cx.stats().connections == 1);
-        assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 0));
-        drop(lasting);
-        room.guests.close();
+        let _client = connect(address);
+        assert!(room.upgrade_pool.count_in(), "this thread is busy, and stays so");
+        room.run_upgraded(accept(&room));
+        eventually("it has had its thread", || room.cx.stats().connections == 0);
+        assert_eq!((room.upgrade_pool.stats().queued, room.cx.stats().shed), (0, 0));
+        room.upgrade_pool.close();
         assert_eq!(room.upgrade_threads.join(burst::PATIENCE), 0);
     }
 
     #[test]
-    fn who_waits_where_no_host_is_to_be_had_ends() {
+    fn an_upgraded_connection_waits_for_a_thread_that_is_there_if_the_system_refuses_another() {
         let (room, address) = empty();
         let _client = connect(address);
-        assert!(room.guests.queue(accept(&room)).is_ok());
+        assert!(room.upgrade_pool.count_in());
+        room.upgrade_threads.give_at_most(1);
+        room.run_upgraded(accept(&room));
+        assert_eq!((room.upgrade_pool.stats().threads, room.upgrade_pool.stats().queued), (1, 1));
+        assert!(room.upgrade_pool.next(false, &|| ()).is_some(), "the thread comes back, and takes it");
+        assert_eq!(room.cx.stats().shed, 0);
+    }
+
+    #[test]
+    fn upgraded_connections_end_if_the_system_gives_no_thread() {
+        let (room, address) = empty();
+        let _clients = [(); 2].map(|()| connect(address));
         room.upgrade_threads.give_at_most(0);
-        room.see_to_queue();
-        assert_eq!((room.guests.stats().queued, room.cx.stats().shed), (0, 1));
-        assert_eq!(room.cx.stats().connections, 0);
+        for shed in 1..=2 {
+            room.run_upgraded(accept(&room));
+            assert_eq!((room.upgrade_pool.stats().queued, room.cx.stats().shed), (0, shed));
+        }
+        assert_eq!((room.cx.stats().connections, room.threads()), (0, 0));
     }
 }

@@ -12,7 +12,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
     /// counted out then.
     ///
-    /// Whoever has work calls [`ThreadPool::note_done`] after it. `is_fair`: an event comes before the next job, as the thread has just had a job.
+    /// The caller calls [`ThreadPool::note_done`] after the work. `is_fair`: an event comes before the next job, as the thread has
+    /// just had a job.
     pub(in crate::engine) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
         if is_fair && self.has_queue() && self.source.expects_events() {
             let watched = self.source.watch(Duration::ZERO);
@@ -146,7 +147,9 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// False: a job has come, or too few idle threads would be left.
     fn try_retire(&self) -> bool {
         let mut state = lock(&self.state);
-        let retires = state.queue.is_empty() && !state.closed && self.idle() >= self.limits.idle_kept;
+        let is_reserved = self.reserved.load(Ordering::SeqCst) > self.parked();
+        let is_spare = self.idle() >= self.limits.idle_kept && !is_reserved;
+        let retires = state.queue.is_empty() && !state.closed && is_spare;
         if retires {
             self.count_out(&mut state);
         }

@@ -1,129 +1,353 @@
-//! Is what the system has refused neither promised nor asked for again, for a while? And is the queue bounded?
+//! Tests of the thread pool without other threads, except where a thread has to wait.
 
-use std::sync::Weak;
+use std::cell::Cell;
+use std::sync::{Arc, Weak};
 
 use super::*;
 use crate::engine::testing::burst::eventually;
 
-#[test]
-fn a_refusal_is_news_once_and_bounds_what_is_promised() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 9, queue_max: 1 });
-    for job in 1..=4 {
-        assert!(matches!(standby.give(job), Submitted::Spawn(_)));
+const LIMITS: Limits = Limits {
+    idle_kept: 1,
+    threads_max: 9,
+    queue_max: 9,
+    starts_ahead: false,
+    keep_alive: Duration::from_secs(60),
+};
+
+type Pool<S = NoEvents> = ThreadPool<u32, S>;
+
+fn pool(limits: Limits) -> Pool {
+    ThreadPool::new(limits, NoEvents)
+}
+
+/// Starts no thread. The pool counts it all the same.
+fn start_none() {}
+
+fn no_start() {
+    panic!("a thread was to be started");
+}
+
+/// Takes the next job, as a thread that has just come.
+#[track_caller]
+fn take<S: EventSource>(pool: &Pool<S>, spawn: &impl Fn()) -> u32 {
+    pool.note_arrival();
+    match pool.next(false, spawn) {
+        Some(Work::Job(job)) => job,
+        Some(Work::Event(_)) => panic!("an event"),
+        None => panic!("the thread was to exit"),
     }
-    assert_eq!(standby.note_refusal(), Some(3));
-    assert_eq!(standby.note_refusal(), None);
-    assert_eq!(standby.count(), (2, 0));
-    assert!(!standby.has_thread() && standby.has_room());
-    assert!(matches!(standby.give(5), Submitted::Rejected(5)));
-    assert!(matches!(standby.give_or_queue(5), Submitted::Taken));
-    assert!(standby.call_for_queue().is_none() && !standby.has_room());
-    // One that ends makes room for another.
-    standby.leave();
-    assert!(matches!(standby.call_for_queue(), Some(Submitted::Spawn(5))));
+}
+
+/// One more thread is there, and busy.
+fn occupy(pool: &Pool) {
+    assert!(pool.submit(0, start_none).is_ok());
+    take(pool, &no_start);
+}
+
+#[test]
+fn a_refusal_is_news_once_and_bounds_what_is_started() {
+    let pool = pool(Limits { queue_max: 1, ..LIMITS });
+    (0..2).for_each(|_| occupy(&pool));
+    assert!(pool.count_in() && pool.count_in());
+    assert_eq!(pool.note_spawn_error(), Some(3));
+    assert_eq!(pool.note_spawn_error(), None);
+    assert_eq!(pool.stats(), PoolStats { threads: 2, idle: 0, queued: 0 });
+    assert!(!pool.has_thread() && pool.has_room() && !pool.count_in());
+    assert_eq!(pool.submit(1, no_start), Ok(()));
+    assert!(!pool.has_room());
+    assert_eq!(pool.submit(2, no_start), Err(2));
     let begun = Instant::now();
-    while !standby.has_thread() {
-        assert!(begun.elapsed() < 10 * REFUSED_FOR, "the system is never asked again");
+    while !pool.has_thread() {
+        assert!(begun.elapsed() < 10 * SPAWN_BACKOFF, "the system is never asked again");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(matches!(standby.give(6), Submitted::Spawn(6)));
-    assert_eq!(standby.note_refusal(), Some(2), "it is news again");
+    let started = Cell::new(0);
+    pool.request_thread(&|| started.set(started.get() + 1));
+    assert_eq!(started.get(), 1);
+    assert_eq!(pool.note_spawn_error(), Some(2), "it is news again");
 }
 
 #[test]
 fn a_full_queue_gives_the_job_back() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 1, queue_max: 2 });
-    assert!(matches!(standby.give_or_queue(1), Submitted::Spawn(1)));
-    assert!(!standby.has_queue());
-    assert!(matches!(standby.give_or_queue(2), Submitted::Taken) && standby.has_queue());
-    assert!(standby.has_room() && standby.queue(3).is_ok());
-    assert!(!standby.has_room() && !standby.has_thread());
-    assert!(matches!(standby.give_or_queue(4), Submitted::Rejected(4)));
-    assert_eq!(standby.queue(4), Err(4));
-    assert_eq!(standby.stats(), PoolStats { busy: 1, queued: 2 });
-    // The one thread takes what has waited longest.
-    let parker = Parker::new();
-    assert_eq!(standby.wait(&parker, Duration::ZERO), Some(2));
-    assert!(standby.has_queue());
-    assert_eq!(standby.wait(&parker, Duration::ZERO), Some(3));
-    assert!(!standby.has_queue());
-    assert_eq!(standby.stats(), PoolStats { busy: 1, queued: 0 });
+    let pool = pool(Limits { threads_max: 1, queue_max: 2, ..LIMITS });
+    occupy(&pool);
+    assert!(!pool.has_queue() && !pool.has_thread());
+    assert_eq!(pool.submit(1, no_start), Ok(()));
+    assert!(pool.has_queue() && pool.has_room());
+    assert_eq!(pool.submit(2, no_start), Ok(()));
+    assert!(!pool.has_room());
+    assert_eq!(pool.submit(3, no_start), Err(3));
+    assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 2 });
+    assert!(pool.is_queued(|job| *job == 2) && !pool.is_queued(|job| *job == 3));
+    // The one thread takes the job that has waited longest.
+    pool.note_done();
+    assert_eq!(take(&pool, &no_start), 1);
+    pool.note_done();
+    assert_eq!(take(&pool, &no_start), 2);
+    assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 0 });
+}
+
+/// An idle thread takes one job, so the queue may be longer by one.
+#[test]
+fn idle_threads_make_room() {
+    let pool = pool(Limits { threads_max: 1, queue_max: 0, ..LIMITS });
+    assert!(pool.count_in() && pool.has_thread());
+    assert_eq!(pool.submit(1, no_start), Ok(()));
+    assert!(!pool.has_thread());
+    assert_eq!(pool.submit(2, no_start), Err(2));
 }
 
 #[test]
-fn nothing_is_taken_on_once_it_is_closed() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 2, queue_max: 2 });
-    assert!(matches!(standby.give(1), Submitted::Spawn(1)));
-    assert!(standby.queue(2).is_ok());
-    standby.close();
-    assert_eq!(standby.stats(), PoolStats { busy: 1, queued: 0 });
-    assert!(matches!(standby.give(3), Submitted::Rejected(3)));
-    assert!(matches!(standby.give_at_any_rate(3, false), Submitted::Rejected(3)));
-    assert_eq!(standby.queue(3), Err(3));
-    standby.queue_first(3);
-    assert_eq!(standby.wait(&Parker::new(), Duration::ZERO), None);
+fn a_job_in_front_is_taken_first_and_never_rejected() {
+    let pool = pool(Limits { threads_max: 1, queue_max: 1, ..LIMITS });
+    occupy(&pool);
+    assert_eq!(pool.submit(1, no_start), Ok(()));
+    pool.submit_front(2, no_start);
+    pool.note_done();
+    assert_eq!([take(&pool, &no_start), take(&pool, &no_start)], [2, 1]);
 }
 
-/// What a job holds may be the user's, and that may ask how many threads there are when it is dropped.
 #[test]
-fn jobs_are_dropped_when_nobody_holds_the_lock() {
+fn a_job_in_front_is_given_back_if_no_thread_can_take_it() {
+    let pool = pool(Limits { threads_max: 1, ..LIMITS });
+    occupy(&pool);
+    assert_eq!(pool.try_submit_front(1, false, no_start), Err(1));
+    pool.note_done();
+    assert_eq!(pool.try_submit_front(1, false, no_start), Ok(()));
+    assert_eq!(pool.try_submit_front(2, false, no_start), Err(2), "the thread is for the first one");
+    assert_eq!(take(&pool, &no_start), 1);
+}
+
+#[test]
+fn a_closed_pool_takes_no_job() {
+    let pool = ThreadPool::new(Limits { threads_max: 2, ..LIMITS }, NoEvents);
+    let job = Arc::new(());
+    assert!(pool.submit(job.clone(), start_none).is_ok());
+    pool.close();
+    assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 1, queued: 0 });
+    assert!(!pool.has_queue() && pool.submit(job.clone(), no_start).is_err());
+    pool.submit_front(job.clone(), no_start);
+    let _ = pool.try_submit_front(job.clone(), false, no_start);
+    assert_eq!(Arc::strong_count(&job), 1, "each of them was dropped");
+    assert!(!pool.count_in());
+    assert!(pool.next(false, &no_start).is_none());
+    assert_eq!(pool.wait_until_empty(Duration::ZERO), 0);
+}
+
+/// A job owns what is the user's, and that may ask how many threads there are when it is dropped.
+#[test]
+fn jobs_are_dropped_without_the_lock() {
+    type Asking<'a> = ThreadPool<Asks<'a>, NoEvents>;
     struct Asks<'a> {
-        standby: &'a Mutex<Weak<ThreadPool<Asks<'a>>>>,
+        pool: &'a Mutex<Weak<Asking<'a>>>,
         was_free: &'a AtomicBool,
     }
     impl Drop for Asks<'_> {
         fn drop(&mut self) {
-            let standby = lock(self.standby).upgrade().unwrap();
-            self.was_free.store(standby.state.try_lock().is_ok(), Ordering::Relaxed);
+            let pool = lock(self.pool).upgrade().unwrap();
+            self.was_free.store(pool.state.try_lock().is_ok(), Ordering::Relaxed);
         }
     }
     let (place, was_free) = (Mutex::new(Weak::new()), AtomicBool::new(false));
-    let standby = Arc::new(ThreadPool::new(Limits { kept: 1, threads_max: 1, queue_max: 1 }));
-    *lock(&place) = Arc::downgrade(&standby);
-    let job = || Asks { standby: &place, was_free: &was_free };
-    assert!(standby.queue(job()).is_ok());
-    standby.close();
-    assert!(was_free.swap(false, Ordering::Relaxed), "when it closes");
-    standby.queue_first(job());
+    let pool: Arc<Asking<'_>> = Arc::new(ThreadPool::new(LIMITS, NoEvents));
+    *lock(&place) = Arc::downgrade(&pool);
+    let job = || Asks { pool: &place, was_free: &was_free };
+    assert!(pool.submit(job(), start_none).is_ok());
+    pool.close();
+    assert!(was_free.swap(false, Ordering::Relaxed), "when the pool closes");
+    pool.submit_front(job(), no_start);
     assert!(was_free.swap(false, Ordering::Relaxed), "when it is closed");
 }
 
 #[test]
-fn a_risk_that_is_over_frees_what_was_kept_for_it() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 1, queue_max: 1 });
-    assert!(matches!(standby.give(1), Submitted::Spawn(1)));
-    assert!(!standby.risk(), "none is parked");
+fn threads_are_started_one_at_a_time() {
+    let pool = pool(LIMITS);
+    let started = Cell::new(0);
+    let spawn = || started.set(started.get() + 1);
+    (1..=3).for_each(|job| assert!(pool.submit(job, spawn).is_ok()));
+    assert_eq!(started.get(), 1, "one is on its way");
+    for job in 1..=3 {
+        // The thread that takes a job has the next one started for those behind.
+        assert_eq!(take(&pool, &spawn), job);
+        assert_eq!(started.get(), (job + 1).min(3));
+    }
+    assert_eq!(pool.stats(), PoolStats { threads: 3, idle: 0, queued: 0 });
+}
+
+/// A thread that died on its way is not waited for.
+#[test]
+fn a_thread_that_leaves_is_on_its_way_no_more() {
+    let pool = pool(LIMITS);
+    let started = Cell::new(0);
+    let spawn = || started.set(started.get() + 1);
+    assert!(pool.submit(1, spawn).is_ok());
+    pool.leave();
+    assert!(pool.submit(2, spawn).is_ok());
+    assert_eq!((started.get(), pool.stats().threads), (2, 1));
+}
+
+#[test]
+fn a_thread_is_added_whatever_is_on_its_way() {
+    let pool = pool(Limits { threads_max: 2, ..LIMITS });
+    let started = Cell::new(0);
+    let spawn = || started.set(started.get() + 1);
+    assert!(pool.submit(1, spawn).is_ok());
+    (0..2).for_each(|_| pool.add_thread(&spawn));
+    assert_eq!((started.get(), pool.stats().threads, pool.is_at_limit()), (2, 2, true));
+}
+
+#[test]
+fn the_last_idle_thread_has_another_one_started_ahead_if_that_is_wanted() {
+    for (starts_ahead, threads) in [(false, 1), (true, 2)] {
+        let pool = pool(Limits { starts_ahead, ..LIMITS });
+        assert!(pool.submit(1, start_none).is_ok());
+        assert_eq!(take(&pool, &start_none), 1);
+        assert_eq!(pool.stats().threads, threads);
+    }
+}
+
+#[test]
+fn idle_threads_retire_except_those_that_stay() {
+    let pool = pool(Limits { keep_alive: Duration::from_millis(1), ..LIMITS });
     std::thread::scope(|scope| {
-        let parked = scope.spawn(|| standby.wait(&Parker::new(), Duration::from_secs(60)));
-        eventually("it is parked", || standby.count() == (1, 1));
-        assert!(standby.risk() && !standby.risk());
-        assert!(matches!(standby.give(2), Submitted::Rejected(2)));
-        standby.risk_is_over();
-        assert!(matches!(standby.give(2), Submitted::Taken));
-        assert_eq!(parked.join().unwrap(), Some(2));
+        let threads = [(); 3].map(|()| {
+            assert!(pool.count_in());
+            scope.spawn(|| pool.next(false, &no_start).is_some())
+        });
+        eventually("two have retired", || pool.stats().threads == 1);
+        // Many times the keep-alive time.
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(pool.stats().threads, 1);
+        assert!(pool.submit(1, no_start).is_ok());
+        let took = threads.map(|thread| thread.join().unwrap());
+        assert_eq!(took.into_iter().filter(|took| *took).count(), 1);
     });
 }
 
-/// The question comes behind a refusal: a second one to the clock would have another answer.
 #[test]
-fn who_is_alone_is_so_whatever_the_system_may_give_by_now() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 9, queue_max: 1 });
-    assert!(matches!(standby.give(1), Submitted::Spawn(1)));
-    assert!(standby.has_thread() && standby.has_only(1));
-    assert!(matches!(standby.give(2), Submitted::Spawn(2)));
-    assert!(!standby.has_only(1));
-    standby.leave();
-    standby.close();
-    assert!(!standby.has_only(1), "at the end no more calls are made");
+fn a_thread_that_is_kept_does_not_retire() {
+    let limits = Limits { idle_kept: 0, threads_max: 1, keep_alive: Duration::from_millis(1), ..LIMITS };
+    let pool = pool(limits);
+    assert!(pool.count_in());
+    pool.reserved.fetch_add(1, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let kept = scope.spawn(|| pool.next(false, &no_start).is_some());
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(pool.submit(1, no_start).is_ok());
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 1, queued: 1 });
+        pool.unreserve(no_start);
+        assert!(kept.join().unwrap(), "it takes the job");
+    });
 }
 
 #[test]
-fn what_waits_where_no_thread_is_left_is_given_back() {
-    let standby = ThreadPool::new(Limits { kept: 1, threads_max: 1, queue_max: 2 });
-    assert!(matches!(standby.give(1), Submitted::Spawn(1)));
-    assert!(standby.queue(2).is_ok() && standby.queue(3).is_ok());
-    assert!(standby.take_deserted().is_empty(), "the one thread comes for them");
-    standby.leave();
-    assert_eq!(standby.take_deserted(), [2, 3]);
-    assert!(!standby.has_queue());
+fn a_reserve_keeps_one_parked_thread_from_other_jobs() {
+    let pool = pool(Limits { threads_max: 1, ..LIMITS });
+    occupy(&pool);
+    assert!(!pool.reserve(no_start), "no thread is parked");
+    pool.note_done();
+    std::thread::scope(|scope| {
+        let parked = scope.spawn(|| pool.next(false, &no_start).is_some());
+        eventually("it is parked", || pool.parked() == 1);
+        assert!(pool.reserve(no_start) && !pool.reserve(no_start));
+        assert!(pool.submit(1, no_start).is_ok());
+        assert_eq!(pool.try_submit_front(2, false, no_start), Err(2));
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(pool.has_queue(), "the job waits");
+        pool.unreserve(no_start);
+        assert!(parked.join().unwrap());
+        assert!(!pool.has_queue());
+    });
+}
+
+#[test]
+fn a_reserved_thread_takes_the_job_in_front() {
+    let pool = pool(Limits { threads_max: 1, ..LIMITS });
+    assert!(pool.count_in());
+    std::thread::scope(|scope| {
+        let parked = scope.spawn(|| take(&pool, &no_start));
+        eventually("it is parked", || pool.parked() == 1);
+        assert!(pool.reserve(no_start));
+        assert!(pool.submit(1, no_start).is_ok());
+        assert_eq!(pool.try_submit_front(2, true, no_start), Ok(()));
+        assert_eq!(parked.join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn the_queue_is_drained_with_the_jobs_in_front() {
+    let pool = pool(Limits { threads_max: 1, ..LIMITS });
+    assert!(pool.submit(1, start_none).is_ok());
+    pool.submit_front(2, no_start);
+    assert_eq!(pool.drain_queue(), [2, 1]);
+    assert!(!pool.has_queue());
+    // The thread is free for another job in front.
+    assert_eq!(pool.try_submit_front(3, false, no_start), Ok(()));
+    assert_eq!(take(&pool, &no_start), 3);
+}
+
+/// So many events are there.
+#[derive(Default)]
+struct Events {
+    events: AtomicUsize,
+    wakeups: AtomicUsize,
+}
+
+impl EventSource for Events {
+    type Event = ();
+
+    fn expects_events(&self) -> bool {
+        true
+    }
+
+    fn watch(&self, _: Duration) -> Watched<()> {
+        let took =
+            self.events.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |events| events.checked_sub(1));
+        if took.is_ok() { Watched::Event(()) } else { Watched::TimedOut }
+    }
+
+    fn wake_one(&self) {
+        self.wakeups.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn events_and_jobs_take_turns() {
+    let pool = Pool::new(Limits { threads_max: 1, ..LIMITS }, Events::default());
+    assert!(pool.count_in());
+    (1..=3).for_each(|job| assert!(pool.submit(job, no_start).is_ok()));
+    pool.source.events.store(2, Ordering::SeqCst);
+    let next = |is_fair| {
+        let work = pool.next(is_fair, &no_start).unwrap();
+        pool.note_done();
+        work
+    };
+    assert!(matches!(next(false), Work::Job(1)));
+    assert!(matches!(next(true), Work::Event(())));
+    assert!(matches!(next(false), Work::Job(2)));
+    assert!(matches!(next(true), Work::Event(())));
+    assert!(matches!(next(true), Work::Job(3)), "no event is there");
+}
+
+/// A thread that comes back takes the job sooner than a new one, or one that is parked. A thread that watches is awake soon.
+#[test]
+fn threads_that_come_back_all_the_time_spare_starts_and_no_wakeups() {
+    let pool = Pool::new(LIMITS, Events::default());
+    // As if the last of them were to come in a minute: the test may be slow.
+    let later = Instant::now() + Duration::from_secs(60);
+    (0..100).for_each(|_| pool.note_return(later));
+    assert!(pool.submit(1, no_start).is_ok());
+    pool.watching.fetch_add(1, Ordering::SeqCst);
+    assert!(pool.submit(2, no_start).is_ok());
+    assert_eq!(pool.source.wakeups.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn threads_that_come_back_now_and_then_spare_no_start() {
+    let pool = pool(LIMITS);
+    let begun = Instant::now();
+    (0..100).for_each(|at| pool.note_return(begun + Duration::from_secs(at)));
+    assert!(pool.submit(1, start_none).is_ok());
+    assert_eq!(pool.stats().threads, 1);
 }
