@@ -71,7 +71,9 @@ fn a_connection_with_nothing_to_say_is_no_event() {
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
     loops.send(0, LoopMessage::Adopt(conn));
+    lp.wait(&loops, &cx, Some(Duration::ZERO));
     assert!(lp.poll_ready(&loops, &cx).is_none());
+    assert_eq!(lp.table.len(), 1);
     lp.wait(&loops, &cx, Some(Duration::ZERO));
     assert!(lp.batch.is_empty(), "{:?}", lp.batch);
     theirs.write_all(b"G").unwrap();
@@ -124,6 +126,7 @@ fn whoever_stays_goes_to_the_loop_with_the_fewest() {
                 loops.send(0, LoopMessage::Adopt(conn));
                 clients.push(theirs);
             }
+            lp.wait(&loops, &cx, Some(Duration::ZERO));
             std::iter::from_fn(|| lp.poll_ready(&loops, &cx)).collect::<Vec<_>>()
         });
         let calls = [calls.next().unwrap(), calls.next().unwrap()];
@@ -155,8 +158,6 @@ fn not_all_of_a_crowd_stays_where_it_came_in() {
     assert_eq!((lp.table.len(), moved.len()), (CROWD + 3, 3));
 }
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.
@@ -179,6 +180,7 @@ fn with_answered(
     theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
     loops.send(0, LoopMessage::Adopt(conn));
+    lp.wait(loops, cx, Some(Duration::ZERO));
     let mut active = lp.poll_ready(loops, cx).unwrap();
     let (wait, post) = (ThreadWait::new(cx), cx.watchdog.call_slot());
     let dates = &mut crate::transport::DateCache::new(lp.now());
