@@ -223,7 +223,7 @@ impl UpgradedIo for UpgradedSocket {
     }
 
     fn cut(&self) {
-        self.stream.shutdown_both();
+        self.stream.cut();
     }
 
     fn is_stopping(&self) -> bool {

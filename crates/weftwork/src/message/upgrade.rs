@@ -156,7 +156,7 @@ impl UpgradedWriter {
         self.line.clone()
     }
 
-    /// Closes both directions. A reader on another thread sees the end.
+    /// Disconnects the client with a reset. A reader on another thread sees the end.
     pub fn cut(&mut self) {
         self.line.cut();
     }
