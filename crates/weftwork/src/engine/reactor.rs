@@ -210,7 +210,7 @@ mod tests {
     fn an_upgraded_connection_gets_a_thread_beside_those_that_last() {
         let (room, address) = empty();
         let _client = connect(address);
-        assert!(room.upgrade_pool.count_in(), "this thread is busy, and stays so");
+        assert!(room.upgrade_pool.count_busy(), "this thread is busy, and stays so");
         room.run_upgraded(accept(&room));
         eventually("it has had its thread", || room.cx.stats().connections == 0);
         assert_eq!((room.upgrade_pool.stats().queued, room.cx.stats().shed), (0, 0));
@@ -222,10 +222,11 @@ mod tests {
     fn an_upgraded_connection_waits_for_a_thread_that_is_there_if_the_system_refuses_another() {
         let (room, address) = empty();
         let _client = connect(address);
-        assert!(room.upgrade_pool.count_in());
+        assert!(room.upgrade_pool.count_busy());
         room.upgrade_threads.give_at_most(1);
         room.run_upgraded(accept(&room));
         assert_eq!((room.upgrade_pool.stats().threads, room.upgrade_pool.stats().queued), (1, 1));
+        room.upgrade_pool.note_done();
         assert!(room.upgrade_pool.next(false, &|| ()).is_some(), "the thread comes back, and takes it");
         assert_eq!(room.cx.stats().shed, 0);
     }

@@ -310,6 +310,14 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         may_start
     }
 
+    /// Counts a thread in that has work for the rest of a test. False: there may be no more.
+    #[cfg(test)]
+    pub(super) fn count_busy(&self) -> bool {
+        let is_counted = self.count_in();
+        self.busy.fetch_add(usize::from(is_counted), Ordering::SeqCst);
+        is_counted
+    }
+
     /// The system has refused a thread that was counted. Returns how many threads there are, if this is news.
     pub(super) fn note_spawn_error(&self) -> Option<usize> {
         let mut state = lock(&self.state);
