@@ -21,7 +21,7 @@ fn site() -> impl Handler {
         "/" => html(include_str!("chat.html")),
         "/chat" => {
             let name = req.query_value("name").filter(|name| !name.is_empty());
-            chat.accept_as(req, name.unwrap_or("somebody".into()).into_owned())
+            chat.join_as(req, name.unwrap_or("somebody".into()).into_owned())
         }
         _ => Response::new(StatusCode::NOT_FOUND),
     }

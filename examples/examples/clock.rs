@@ -14,7 +14,7 @@ new EventSource("/events").onmessage = event => document.querySelector("h1").tex
 fn site(clock: EventHub) -> impl Handler {
     move |req: &mut Request| match req.path() {
         "/" => html(PAGE),
-        "/events" => clock.subscribe(req),
+        "/events" => clock.join(req),
         _ => Response::new(StatusCode::NOT_FOUND),
     }
 }

@@ -37,7 +37,7 @@ impl Live {
             overflow: OverflowStrategy::DropOldest,
             ..weftwork::FeedLimits::default()
         };
-        let clock = EventHub::with_limits(limits);
+        let clock = EventHub::new(limits);
         Live { clock, started: Once::new(), samples: embedded(SAMPLES).under("/files") }
     }
 
@@ -50,7 +50,7 @@ impl Live {
                 log::error!("cannot start the clock of /events: {error}");
             }
         });
-        self.clock.subscribe(req)
+        self.clock.join(req)
     }
 
     /// Handles `/files/`.

@@ -88,7 +88,7 @@ impl From<Bytes> for Message {
 #[derive(Clone, Debug)]
 pub struct WebSockets {
     message_bytes_max: usize,
-    waiting: FeedLimits,
+    feed_limits: FeedLimits,
     origins: Origins,
     protocols: Cow<'static, [&'static str]>,
 }
@@ -103,7 +103,7 @@ impl Default for WebSockets {
     fn default() -> WebSockets {
         WebSockets {
             message_bytes_max: 1 << 20,
-            waiting: FeedLimits::default(),
+            feed_limits: FeedLimits::default(),
             origins: Origins::Same(Vec::new()),
             protocols: Cow::Borrowed(&[]),
         }
@@ -128,8 +128,8 @@ impl WebSockets {
     /// When exceeded: the client is disconnected without a close frame, because the frame would wait in the
     /// same queue.
     #[must_use]
-    pub fn waiting(self, limits: FeedLimits) -> WebSockets {
-        WebSockets { waiting: limits, ..self }
+    pub fn feed_limits(self, limits: FeedLimits) -> WebSockets {
+        WebSockets { feed_limits: limits, ..self }
     }
 
     /// Also accepts pages of this origin, written as browsers do: `https://app.example`.
@@ -185,7 +185,7 @@ impl WebSockets {
             Ok(agreed) => agreed,
             Err(refused) => return *refused,
         };
-        let (message_bytes_max, waiting_bytes_max) = (self.message_bytes_max, self.waiting.bytes_max);
+        let (message_bytes_max, waiting_bytes_max) = (self.message_bytes_max, self.feed_limits.bytes_max);
         let protocol = agreed.protocol;
         agreed.complete(Response::upgrade(handshake::WEBSOCKET, move |line| {
             let socket = WebSocket::new(line, protocol, message_bytes_max, waiting_bytes_max);

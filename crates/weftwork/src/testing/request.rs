@@ -216,7 +216,7 @@ impl<'c> TestRequest<'c> {
     ///
     /// let hub = EventHub::default().with_history(10);
     /// let news = hub.clone();
-    /// let mut client = TestClient::new(move |req: &mut Request| news.subscribe(req));
+    /// let mut client = TestClient::new(move |req: &mut Request| news.join(req));
     /// let mut page = client.events("/");
     /// hub.send(&Event::new("tea").id("1"));
     /// hub.send(&Event::new("cake").id("2").name("sweet"));
@@ -259,7 +259,7 @@ impl<'c> TestRequest<'c> {
     ///         hub.send_to(from.id, &message);
     ///     }
     /// });
-    /// let mut client = TestClient::new(move |req: &mut Request| echo.accept(req));
+    /// let mut client = TestClient::new(move |req: &mut Request| echo.join(req));
     /// let mut socket = client.get("/chat").header("origin", "http://localhost").websocket();
     /// socket.send("hello");
     /// assert_eq!(socket.read(), Some(Message::from("hello")));

@@ -28,7 +28,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> News {
     let (hub, gone) = (EventHub::default(), Arc::<AtomicUsize>::default());
     let (own, counted) = (hub.clone(), gone.clone());
     let server = CASE.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
-        "/hub" => own.subscribe(req),
+        "/hub" => own.join(req),
         "/count" => count(req),
         "/wait" => wait(req, counted.clone()),
         "/tick" => tick(req, counted.clone(), true),
@@ -174,7 +174,7 @@ fn a_hub_tells_some() {
     let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| {
         let name = req.path().trim_start_matches('/').to_owned();
         let first = Event::new(format!("hello, {name}"));
-        own.subscribe_as(req, name, [first])
+        own.join_with(req, name, [first])
     });
     let news = News { server: server.unwrap(), hub: EventHub::default(), gone: Arc::default() };
     let mut clients = ["ann", "bob"].map(|name| (name, news.open(&format!("/{name}"))));
@@ -211,10 +211,10 @@ fn a_hub_that_never_rests_holds_nobody_up() {
     }
     const CLIENTS: usize = 300;
     let limits = FeedLimits { overflow: OverflowStrategy::DropOldest, ..FeedLimits::default() };
-    let hub = EventHub::with_limits(limits);
+    let hub = EventHub::new(limits);
     let own = hub.clone();
     let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
-        "/hub" => own.subscribe(req),
+        "/hub" => own.join(req),
         _ => Response::text("hello"),
     });
     let news = News { server: server.unwrap(), hub, gone: Arc::default() };

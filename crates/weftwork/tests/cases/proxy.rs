@@ -151,7 +151,7 @@ fn nothing_is_gathered_on_the_way() {
 fn events_come_through_and_leavers_are_told_of() {
     let hub = EventHub::default();
     let own = hub.clone();
-    let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.subscribe(req)).unwrap();
+    let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
     let proxy = before(&behind, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

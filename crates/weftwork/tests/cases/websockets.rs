@@ -59,7 +59,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
         "/error" => websocket(req, |_| Err(std::io::Error::other("as asked"))),
         "/few" => WebSockets::new()
             .message_bytes_max(10)
-            .waiting(FeedLimits { bytes_max: 100, ..FeedLimits::default() })
+            .feed_limits(FeedLimits { bytes_max: 100, ..FeedLimits::default() })
             .accept(req, echo),
         "/panic" => websocket(req, |_| panic!("as asked")),
         "/flood" => websocket(req, flood),
@@ -85,7 +85,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
                 Ok(())
             })
         }
-        "/hub" => own.accept(req),
+        "/hub" => own.join(req),
         _ => Response::text("hello"),
     });
     Chat { server: server.unwrap(), hub, inside, writers }
@@ -343,7 +343,7 @@ fn a_hub_tells_everybody() {
     let chat = start();
     let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 100 } else { 10 };
     let mut clients: Vec<Client> = (0..count).map(|_| chat.join()).collect();
-    assert_eq!(chat.hub.sockets().len(), count);
+    assert_eq!(chat.hub.clients(), count);
     clients[0].send(Sent::text("from one")).unwrap();
     clients.iter_mut().for_each(|client| says(client, "from one"));
     if CASE.guarantees(Guarantee::FeedsWithoutThreads) {

@@ -13,7 +13,7 @@ use crate::message::{Feed, FeedLimits, FeedSender, Request, Response};
 /// Reconnection time for clients when the server stops. By then another server may have replaced it.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Sends events to subscribed clients, to all or to some. Clones share the same hub, and any thread may send.
+/// Sends events to its clients, to all or to some. Clones share the same hub, and any thread may send.
 ///
 /// A client costs its connection and its queue, but no thread and no buffer (except in the engine `workers`).
 /// [`FeedLimits`] limits slow clients, and they never delay others. An event is stored once, regardless of the
@@ -24,13 +24,13 @@ const RETRY: Duration = Duration::from_secs(2);
 /// use weftwork::{Event, EventHub, Request};
 ///
 /// let hub = EventHub::default().with_history(100);
-/// let news = { let hub = hub.clone(); move |req: &mut Request| hub.subscribe(req) };
+/// let news = { let hub = hub.clone(); move |req: &mut Request| hub.join(req) };
 /// hub.send(&Event::new("it is told").id("1"));
 /// # fn takes(_: impl weftwork::Handler) {}
 /// # takes(news);
 /// ```
 ///
-/// The request tells which user subscribes. A hub with your own type keeps that value:
+/// The request tells which user joins. A hub with your own type keeps that value:
 ///
 /// ```
 /// use weftwork::{Event, EventHub, Request};
@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// let own = hub.clone();
 /// let inbox = move |req: &mut Request| {
 ///     let user = User { id: 7 };      // who has logged in
-///     own.subscribe_as(req, user, [Event::new("3 unread")])
+///     own.join_with(req, user, [Event::new("3 unread")])
 /// };
 /// hub.send_where(&Event::new("4 unread"), |user| user.id == 7);
 /// # fn takes(_: impl weftwork::Handler) {}
@@ -67,15 +67,15 @@ struct Client<T> {
 }
 
 impl EventHub {
-    /// Subscribes a client. The response sends all events from now on.
-    pub fn subscribe(&self, req: &Request<'_>) -> Response {
-        self.subscribe_as(req, (), [])
+    /// Adds a client. The response sends all events from now on.
+    pub fn join(&self, req: &Request<'_>) -> Response {
+        self.join_as(req, ())
     }
 }
 
 impl<T> EventHub<T> {
     /// Creates a hub with these limits for each client.
-    pub fn with_limits(limits: FeedLimits) -> EventHub<T> {
+    pub fn new(limits: FeedLimits) -> EventHub<T> {
         let shared = Shared { clients: Arc::default(), history: VecDeque::new(), history_max: 0 };
         EventHub { shared: Arc::new(Mutex::new(shared)), limits }
     }
@@ -93,19 +93,22 @@ impl<T> EventHub<T> {
         self
     }
 
-    /// Subscribes a client with a value, such as a user or a room. The response sends all events from now on.
+    /// Adds a client with a value, such as a user or a room. The response sends all events from now on.
+    pub fn join_as(&self, req: &Request<'_>, value: T) -> Response {
+        self.join_with(req, value, [])
+    }
+
+    /// Adds a client like [`join_as`](EventHub::join_as). Only this client gets `first_events`. They come after
+    /// the events that it missed (see [`with_history`](EventHub::with_history)) and before all new events. They
+    /// do not count against [`FeedLimits`].
     ///
-    /// `first_events` go to this client only. They come after the events that it missed (see
-    /// [`with_history`](EventHub::with_history)) and before all new events. They do not count against
-    /// [`FeedLimits`].
-    ///
-    /// If `first_events` describe a state, such as a count, hold its lock while you read it and subscribe, and
-    /// while you change it and send. Then no change is lost or sent twice.
+    /// If `first_events` describe a state, such as a count, hold its lock while you read it and join, and while
+    /// you change it and send. Then no change is lost or sent twice.
     ///
     /// After the client has gone, its value is dropped when the hub next goes through its clients, for example
     /// in [`send`](EventHub::send). The `Drop` of the value may use the hub. It must not take a lock that is
     /// held while the hub is used.
-    pub fn subscribe_as(
+    pub fn join_with(
         &self,
         req: &Request<'_>,
         value: T,
@@ -142,7 +145,7 @@ impl<T> EventHub<T> {
     /// Sends an event to the clients whose value `wanted` selects. Returns the number of clients.
     ///
     /// The event is not added to the [history](EventHub::with_history), which any client may get. A client that
-    /// is away misses it, and gets what [`subscribe_as`](EventHub::subscribe_as) sends first. Do not give the
+    /// is away misses it, and gets what [`subscribe_as`](EventHub::join_with) sends first. Do not give the
     /// event an id: a client that reconnects with an unknown id gets the whole history.
     ///
     /// `wanted` is called for every client. 10,000 clients take about 0.1 ms.
@@ -210,7 +213,7 @@ impl<T> Shared<T> {
 
 impl<T> Default for EventHub<T> {
     fn default() -> EventHub<T> {
-        EventHub::with_limits(FeedLimits::default())
+        EventHub::new(FeedLimits::default())
     }
 }
 

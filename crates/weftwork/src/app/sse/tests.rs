@@ -39,7 +39,7 @@ fn json_is_one_line() {
 fn hub() -> (EventHub, TestClient) {
     let hub = EventHub::default().with_history(3);
     let own = hub.clone();
-    let client = TestClient::new(move |req: &mut Request| own.subscribe(req));
+    let client = TestClient::new(move |req: &mut Request| own.join(req));
     (hub, client)
 }
 
@@ -90,13 +90,13 @@ fn a_history_that_is_made_shorter_is_so_at_once() {
 fn a_long_backlog_comes_whole() {
     let limits = FeedLimits { messages_max: 10, bytes_max: 1000, overflow: OverflowStrategy::Disconnect };
     for overflow in [OverflowStrategy::Disconnect, OverflowStrategy::DropOldest] {
-        let hub = EventHub::with_limits(FeedLimits { overflow, ..limits }).with_history(300);
+        let hub = EventHub::new(FeedLimits { overflow, ..limits }).with_history(300);
         let events: Vec<Event> = (0..300).map(|id| Event::new(id.to_string()).id(id.to_string())).collect();
         for event in &events {
             hub.send(event);
         }
         let own = hub.clone();
-        let client = TestClient::new(move |req: &mut Request| own.subscribe(req));
+        let client = TestClient::new(move |req: &mut Request| own.join(req));
         let mut connection = client.connect();
         connection.send("GET / HTTP/1.1\r\nHost: a\r\nLast-Event-ID: unknown\r\n\r\n");
         assert_eq!(hub.send(&Event::new("new")), 1);
@@ -140,7 +140,7 @@ fn named(first: &'static [&'static str]) -> (EventHub<String>, TestClient) {
     let own: EventHub<String> = hub.clone();
     let client = TestClient::new(move |req: &mut Request| {
         let name = req.query_value("name").unwrap_or_default().into_owned();
-        own.subscribe_as(req, name, first.iter().map(|data| Event::new(*data)))
+        own.join_with(req, name, first.iter().map(|data| Event::new(*data)))
     });
     (hub, client)
 }
@@ -181,7 +181,7 @@ fn a_value_may_ask_the_hub_as_it_goes() {
     std::thread::spawn(move || {
         let hub = EventHub::<Guest>::default();
         let own = hub.clone();
-        let client = TestClient::new(move |req: &mut Request| own.subscribe_as(req, Guest(own.clone()), []));
+        let client = TestClient::new(move |req: &mut Request| own.join_with(req, Guest(own.clone()), []));
         let come = || {
             let mut connection = client.connect();
             connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -55,7 +55,7 @@ pub enum SocketEvent {
 ///
 /// The event loops read and write the sockets and call one function with each event. The function must be quick
 /// and must not wait. Run long work on a thread of your own. A socket costs its connection, its queue (see
-/// [`WebSockets::waiting`]) and a few hundred bytes. A message to all sockets is encoded and stored once.
+/// [`WebSockets::feed_limits`]) and a few hundred bytes. A message to all sockets is encoded and stored once.
 ///
 /// ```
 /// use weftwork::{Request, SocketEvent, WebSocketHub, WebSockets};
@@ -65,12 +65,12 @@ pub enum SocketEvent {
 ///     SocketEvent::Joined => drop(hub.send(&format!("{} has come", from.id).into())),
 ///     SocketEvent::Left => drop(hub.send(&format!("{} has gone", from.id).into())),
 /// });
-/// let handler = move |req: &mut Request| chat.accept(req);
+/// let handler = move |req: &mut Request| chat.join(req);
 /// # fn takes(_: impl weftwork::Handler) {}
 /// # takes(handler);
 /// ```
 ///
-/// The request tells which user opens a socket. A hub with your own type keeps that value:
+/// The request tells which user joins. A hub with your own type keeps that value:
 ///
 /// ```
 /// use weftwork::{Request, SocketEvent, WebSocketHub, WebSockets};
@@ -85,7 +85,7 @@ pub enum SocketEvent {
 /// });
 /// let handler = move |req: &mut Request| {
 ///     let name = req.query_value("name").unwrap_or_default().into_owned();
-///     rooms.accept_as(req, Guest { name, room: 7 })
+///     rooms.join_as(req, Guest { name, room: 7 })
 /// };
 /// # fn takes(_: impl weftwork::Handler) {}
 /// # takes(handler);
@@ -115,8 +115,8 @@ impl<T> Clone for WebSocketHub<T> {
 impl WebSocketHub {
     /// Answers the handshake and adds the socket to the hub. A request that is not a handshake, or is not
     /// allowed, gets a problem that states the reason.
-    pub fn accept(&self, req: &Request<'_>) -> Response {
-        self.accept_as(req, ())
+    pub fn join(&self, req: &Request<'_>) -> Response {
+        self.join_as(req, ())
     }
 }
 
@@ -130,16 +130,16 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next }) }
     }
 
-    /// Answers the handshake like [`accept`](WebSocketHub::accept). The socket has this
+    /// Answers the handshake like [`accept`](WebSocketHub::join). The socket has this
     /// [value](HubSocket::value).
     ///
     /// The socket is in the hub before the function gets [`Joined`](SocketEvent::Joined). A message that is
     /// sent meanwhile may reach the socket first.
-    pub fn accept_as(&self, req: &Request<'_>, value: T) -> Response {
-        self.accept_with(req, value, [])
+    pub fn join_as(&self, req: &Request<'_>, value: T) -> Response {
+        self.join_with(req, value, [])
     }
 
-    /// Answers the handshake like [`accept_as`](WebSocketHub::accept_as). The socket gets `first_messages`
+    /// Answers the handshake like [`accept_as`](WebSocketHub::join_as). The socket gets `first_messages`
     /// before all others, for example the history of a chat. Limit the history, or clients can fill the memory.
     ///
     /// If the history is under a lock, hold the lock while you call this function, and while you send. Then no
@@ -165,14 +165,14 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// });
     /// let handler = move |req: &mut Request| {
     ///     let said = SAID.lock().unwrap();
-    ///     chat.accept_with(req, (), said.iter().cloned())
+    ///     chat.join_with(req, (), said.iter().cloned())
     /// };
     /// # let mut client = weftwork::TestClient::new(handler);
     /// # let mut socket = client.websocket("/");
     /// # (0..=SAID_MAX).for_each(|number| socket.send(number.to_string()));
     /// # assert_eq!(client.websocket("/").read(), Some(Message::from("1")));
     /// ```
-    pub fn accept_with(
+    pub fn join_with(
         &self,
         req: &Request<'_>,
         value: T,
@@ -183,7 +183,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
             Ok(agreed) => agreed,
             Err(refused) => return *refused,
         };
-        let (sender, feed) = Feed::new(shared.options.waiting);
+        let (sender, feed) = Feed::new(shared.options.feed_limits);
         let first = first_messages.into_iter().map(|message| frames::message(&message).into());
         let feed = feed.with_backlog(first);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
@@ -227,10 +227,20 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// Closes a socket. See [`WebSocket::close`](super::WebSocket::close).
     pub fn close(&self, id: SocketId, code: u16, reason: &str) {
         if let Some(sender) = self.sender(id) {
-            // The socket is closed in either case.
-            let _ = sender.send_last(frames::close(code, reason));
-            sender.close();
+            close_after(&sender, frames::close(code, reason));
         }
+    }
+
+    /// Closes all sockets. Clients that reconnect are served again.
+    pub fn close_all(&self, code: u16, reason: &str) {
+        let frame = Bytes::from(frames::close(code, reason));
+        let all: Vec<FeedSender> = self.lock().values().map(|(sender, _)| sender.clone()).collect();
+        all.iter().for_each(|sender| close_after(sender, frame.clone()));
+    }
+
+    /// Returns the current number of sockets.
+    pub fn clients(&self) -> usize {
+        self.lock().len()
     }
 
     /// Returns the sockets of the hub.
@@ -254,6 +264,12 @@ impl<T> WebSocketHub<T> {
     fn lock(&self) -> MutexGuard<'_, Sockets<T>> {
         self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn close_after(sender: &FeedSender, frame: impl Into<Bytes>) {
+    // The socket is closed in either case.
+    let _ = sender.send_last(frame);
+    sender.close();
 }
 
 /// One socket as its event loop sees it.

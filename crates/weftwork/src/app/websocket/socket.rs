@@ -231,7 +231,7 @@ impl WebSocketWriter {
     ///
     /// # Errors
     /// The socket is closed (`BrokenPipe`), the client read nothing for `write_timeout` (`TimedOut`), or its
-    /// queue is full (`QuotaExceeded`, see [`WebSockets::waiting`](super::WebSockets::waiting)). After the last
+    /// queue is full (`QuotaExceeded`, see [`WebSockets::feed_limits`](super::WebSockets::feed_limits)). After the last
     /// two, the client is disconnected.
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
         self.outgoing.send(frames::message(&message.into()))

@@ -21,7 +21,7 @@ const VERSION: &str = "Sec-WebSocket-Version: 13\r\n";
 #[track_caller]
 fn answer(options: WebSockets, head: &str) -> String {
     let hub = WebSocketHub::new(options, |_, _, _| {});
-    let mut connection = TestClient::new(move |req: &mut Request| hub.accept(req)).connect();
+    let mut connection = TestClient::new(move |req: &mut Request| hub.join(req)).connect();
     connection.send(format!("{head}\r\n"));
     String::from_utf8(connection.received()).unwrap()
 }
@@ -326,7 +326,7 @@ fn a_room_hears_what_is_said_in_it() {
             hub.send_where(&said.into(), |socket| socket.value == from.value);
         });
     let own = rooms.clone();
-    let mut client = TestClient::new(move |req: &mut Request| own.accept_as(req, req.path().to_owned()));
+    let mut client = TestClient::new(move |req: &mut Request| own.join_as(req, req.path().to_owned()));
     let mut one = client.get("/a").header("sec-websocket-protocol", "talk").websocket();
     let (mut two, mut other) = (client.websocket("/a"), client.websocket("/b"));
     two.send("hello");
@@ -352,7 +352,7 @@ fn a_deaf_client_leaves_although_the_hub_talks() {
         note.fetch_or(event == SocketEvent::Left, Relaxed);
     });
     let own = hub.clone();
-    let mut connection = TestClient::new(move |req: &mut Request| own.accept(req)).connect();
+    let mut connection = TestClient::new(move |req: &mut Request| own.join(req)).connect();
     connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
     assert!(connection.received().starts_with(b"HTTP/1.1 101 "));
     let (mut talk, mut pings) = (Vec::new(), 0);
@@ -372,7 +372,7 @@ fn a_deaf_client_leaves_although_the_hub_talks() {
 fn a_client_that_talks_is_not_asked() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
     let own = hub.clone();
-    let mut connection = TestClient::new(move |req: &mut Request| own.accept(req)).connect();
+    let mut connection = TestClient::new(move |req: &mut Request| own.join(req)).connect();
     connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
     connection.received();
     for byte in frame(0x81, b"hello") {
@@ -380,7 +380,7 @@ fn a_client_that_talks_is_not_asked() {
         connection.send([byte]);
     }
     assert!(connection.received().is_empty());
-    assert_eq!(hub.sockets().len(), 1);
+    assert_eq!(hub.clients(), 1);
 }
 
 /// The server sends a close when it stops, and nothing after: RFC 6455 section 5.5.1.
@@ -388,7 +388,7 @@ fn a_client_that_talks_is_not_asked() {
 fn no_frame_follows_a_close() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
     let own = hub.clone();
-    let mut client = TestClient::new(move |req: &mut Request| own.accept(req));
+    let mut client = TestClient::new(move |req: &mut Request| own.join(req));
     let mut connection = client.connect();
     connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
     connection.received();
@@ -409,12 +409,14 @@ fn no_frame_follows_a_close_that_came_between() {
         assert!(!matches!(event, SocketEvent::Message(_)), "as asked");
     });
     type Closing = fn(&WebSocketHub<()>, &mut TestClient, SocketId);
-    let closings: [Closing; 2] = [|_, client, _| client.drain(), |hub, _, id| hub.close(id, 1000, "")];
-    for (closing, said) in
-        closings.into_iter().zip([&b"\x88\x18\x03\xe9the server is stopping"[..], b"\x88\x02\x03\xe8"])
-    {
+    let closings: [(Closing, &[u8]); 3] = [
+        (|_, client, _| client.drain(), b"\x88\x18\x03\xe9the server is stopping"),
+        (|hub, _, id| hub.close(id, 1000, ""), b"\x88\x02\x03\xe8"),
+        (|hub, _, _| hub.close_all(1000, ""), b"\x88\x02\x03\xe8"),
+    ];
+    for (closing, said) in closings {
         let own = hub.clone();
-        let client = RefCell::new(TestClient::new(move |req: &mut Request| own.accept(req)));
+        let client = RefCell::new(TestClient::new(move |req: &mut Request| own.join(req)));
         let connection = RefCell::new(client.borrow_mut().connect());
         connection.borrow_mut().send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
         connection.borrow_mut().received();
@@ -435,7 +437,7 @@ fn no_frame_follows_a_close_that_came_between() {
 fn the_limit_on_messages_is_none_on_control_frames() {
     let connect = || {
         let hub = WebSocketHub::new(WebSockets::new().message_bytes_max(100), |_, _, _| {});
-        let mut connection = TestClient::new(move |req: &mut Request| hub.accept(req)).connect();
+        let mut connection = TestClient::new(move |req: &mut Request| hub.join(req)).connect();
         connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
         connection.received();
         connection

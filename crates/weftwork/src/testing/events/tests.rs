@@ -53,7 +53,7 @@ fn events_are_read_as_a_page_reads_them() {
 fn a_hub_is_read_by_many() {
     let hub = EventHub::default();
     let own = hub.clone();
-    let mut client = TestClient::new(move |req: &mut Request<'_>| own.subscribe(req));
+    let mut client = TestClient::new(move |req: &mut Request<'_>| own.join(req));
     let (mut one, mut two) = (client.events("/"), client.events("/"));
     assert_eq!(one.headers()["content-type"], "text/event-stream");
     assert_eq!(one.read(), None);
@@ -75,7 +75,7 @@ fn an_interim_response_is_not_the_head_of_a_stream() {
     let own = hub.clone();
     let mut client = TestClient::new(move |req: &mut Request<'_>| {
         req.interim(http::StatusCode::EARLY_HINTS, &[]).unwrap();
-        own.subscribe(req)
+        own.join(req)
     });
     let mut page = client.events("/");
     hub.send(&Event::new("tea"));
@@ -84,9 +84,9 @@ fn an_interim_response_is_not_the_head_of_a_stream() {
 
 #[test]
 fn a_stream_that_ends_is_read_to_its_end() {
-    let hub = EventHub::<()>::with_limits(FeedLimits::default());
+    let hub = EventHub::<()>::new(FeedLimits::default());
     let own = hub.clone();
-    let mut client = TestClient::new(move |req: &mut Request<'_>| own.subscribe(req));
+    let mut client = TestClient::new(move |req: &mut Request<'_>| own.join(req));
     let mut page = client.events("/");
     hub.send(&Event::new("last"));
     hub.close_all();
