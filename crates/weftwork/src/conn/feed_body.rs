@@ -329,7 +329,6 @@ impl Conn {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { said, final_message }) = panic else {
             tell(cx, format_args!("a connection was cut: {why}"));
-            self.stream.reset_unless_ended();
             self.phase = Phase::Done;
             return;
         };
@@ -337,7 +336,6 @@ impl Conn {
         log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.begun.is_empty() || final_message.is_empty() {
-            self.stream.reset_unless_ended();
             self.phase = Phase::Done;
             return;
         }
