@@ -75,9 +75,9 @@ fn no_suite_is_skipped_on_an_engine() {
         assert!(!read(&format!("tests/cases/{suite}.rs")).contains("promises("), "{suite} skips engines");
     }
     let engines = ["adaptive", "reactor", "workers", "pool", "fibers"];
-    let table = read("../../docs/conformance.md");
+    let page = read("../../docs/conformance.md");
     for engine in engines {
-        assert!(table.contains(&format!("| {engine} ")), "docs/conformance.md has no column for {engine}");
+        assert!(page.contains(&format!("`{engine}`")), "docs/conformance.md does not name {engine}");
         assert!(
             read("tests/matrix.rs").contains(&format!("    {engine}: Engine::")),
             "{engine} is not in the matrix"
