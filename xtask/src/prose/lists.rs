@@ -2,7 +2,7 @@
 
 /// Words of each page at most, counted as `wc -w` counts.
 pub(super) const BUDGETS: &[(&str, usize)] = &[
-    ("ARCHITECTURE.md", 3306),
+    ("ARCHITECTURE.md", 2500),
     ("CHANGELOG.md", 700),
     ("CONTRIBUTING.md", 950),
     ("README.md", 800),
@@ -19,7 +19,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/coming-from/tiny_http.md", 420),
     ("docs/conformance.md", 3130),
     ("docs/deploying.md", 1900),
-    ("docs/engines.md", 1832),
+    ("docs/engines.md", 1500),
     ("docs/middleware.md", 2050),
     ("docs/performance.md", 11550),
     ("docs/testing.md", 850),
@@ -43,17 +43,11 @@ pub(super) const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Files and folders in which comments may still use forbidden phrases. The list only shrinks.
-pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
-    "ARCHITECTURE.md",
-    "docs/engines.md",
-    "docs/performance.md",
-    "crates/weftwork/src/engine/",
-    "crates/wire/",
-];
+pub(super) const EXEMPT_FROM_WORDS: &[&str] =
+    &["docs/performance.md", "crates/weftwork/src/engine/", "crates/wire/"];
 
 /// Files and folders in which the documentation of a module may still start with a question. The list only shrinks.
-pub(super) const EXEMPT_FROM_MODULE_DOCS: &[&str] =
-    &["crates/bench/", "crates/weftwork/src/engine/", "crates/wire/", "fuzz/"];
+pub(super) const EXEMPT_FROM_MODULE_DOCS: &[&str] = &["crates/weftwork/src/engine/", "crates/wire/", "fuzz/"];
 
 /// A module's first sentence that starts so is a question or a clause without a subject.
 pub(super) const QUESTION_WORDS: &[&str] = &["How", "What", "Which", "Where", "Who", "Is", "Do", "May"];
