@@ -337,7 +337,7 @@ impl Conn {
                 let has_use = match buffers.head.framing {
                     Framing::None => false,
                     // The handler rejects it at once, or has a limit of its own.
-                    Framing::Length(length) => length <= cx.settings.body_bytes_max.0,
+                    Framing::Length(length) => length <= cx.settings.body_bytes_max,
                     Framing::Chunked => true,
                 };
                 // A client that waits for 100 Continue sends nothing before the handler asks for it.
@@ -417,7 +417,7 @@ impl Conn {
                     return None;
                 }
                 Ok(BodyEvent::NeedMore) => {
-                    if self.bytes_ahead() as u64 >= cx.settings.body_ahead_bytes_max.0 {
+                    if self.bytes_ahead() as u64 >= cx.settings.body_ahead_bytes_max {
                         self.phase = Phase::Ready;
                         return None;
                     }

@@ -24,7 +24,7 @@
 //! [`Response`] and [`TestResponse`], `header` reads the first value and `header_values` reads all values.
 //! `with_something` returns the [`Response`] with a value added or replaced. `set_something` and `append_header` change
 //! it in place. Builders ([`Settings`], [`TestRequest`], middleware) have methods with plain names. The name of a limit
-//! says what it counts: `body_bytes_max`. [`Bytes`] holds data, and [`ByteCount`] is a number of bytes.
+//! says what it counts: `body_bytes_max`. A number of bytes is a `u64`.
 //!
 //! # Layers
 //!
@@ -78,7 +78,7 @@ pub use message::{
     UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, ServerStatus};
-pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
+pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source};
 pub use shutdown::{LeakReport, ShutdownReport, Signals};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
@@ -101,9 +101,8 @@ pub use weftwork_macros::Routes;
 /// Names that most programs use.
 pub mod prelude {
     pub use crate::{
-        ByteCount, Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request,
-        Response, Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, routes,
-        text,
+        Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response,
+        Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, routes, text,
     };
     #[cfg(feature = "json")]
     pub use crate::{Form, Json, Query, json};

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::error::Error;
 pub use proxies::{ForwardedHeader, Networks};
 use suggest::nearest;
-pub use units::ByteCount;
 use units::Unit;
 
 /// Source of a value of [`Settings`]. Code overrides the environment, and the environment overrides the default.
@@ -116,24 +115,24 @@ const MIB: u64 = 1 << 20;
 
 settings! {
     /// Maximum length of a request line. Default: 8 KiB, as in nginx and Apache. When exceeded: 414.
-    request_line_bytes_max: ByteCount = ByteCount(8 * KIB), "longest request line (414)";
+    request_line_bytes_max: u64 = 8 * KIB, "longest request line (414)";
     /// Maximum length of a request head: the request line and all fields. Default: 32 KiB, as nginx's four large
     /// buffers. When exceeded: 431.
-    head_bytes_max: ByteCount = ByteCount(32 * KIB), "longest head (431)";
+    head_bytes_max: u64 = 32 * KIB, "longest head (431)";
     /// Maximum number of field lines in a head or in trailers. Default: 100, as in Apache and gunicorn.
     /// When exceeded: 431.
     fields_max: u32 = 100, "most field lines in a head (431)";
     /// Maximum size of all chunk extensions in one body. Default: 4 KiB, because only attackers send them.
     /// When exceeded: 413. 0 rejects every extension.
-    chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "most bytes of chunk extensions in a body (413)";
+    chunk_extension_bytes_max: u64 = 4 * KIB, "most bytes of chunk extensions in a body (413)";
     /// Maximum size of a request body that a handler can read, also while it streams its response. A handler can
     /// change the limit for its request. Default: 2 MiB, as in axum. When exceeded: 413. 0 is rejected at startup.
     /// For no limit, set a large value such as `1000000GiB`.
-    body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
+    body_bytes_max: u64 = 2 * MIB, "largest request body (413)";
     /// Maximum part of a body that is read before the handler starts. Default: 64 KiB, so that a slow upload of a
     /// usual form or document holds no thread. When exceeded: the handler starts and reads the rest. If the declared
     /// length is above `body_bytes_max`, nothing is read ahead. 0 reads nothing ahead.
-    body_ahead_bytes_max: ByteCount = ByteCount(64 * KIB), "bytes of a body read before the handler starts";
+    body_ahead_bytes_max: u64 = 64 * KIB, "bytes of a body read before the handler starts";
     /// Maximum time to receive a request head, measured from its first byte, or from accept for the first request of
     /// a connection. Default: 10 s, enough to resend a lost packet a few times. A longer time only helps clients that
     /// hold connections on purpose. When exceeded: 408. 0 is rejected at startup.
@@ -144,7 +143,7 @@ settings! {
     /// Minimum average transfer rate, in bytes per second. Applies to requests and responses. If a client always reads
     /// a little of a response, only this setting limits the duration of the response. Default: 500, as in Apache's
     /// `mod_reqtimeout`. When violated: 408 while receiving, or the connection closes while sending. 0 disables the limit.
-    rate_bytes_min: ByteCount = ByteCount(500), "lowest transfer rate in bytes a second (408; 0: no limit)";
+    rate_bytes_min: u64 = 500, "lowest transfer rate in bytes a second (408; 0: no limit)";
     /// Time before `rate_bytes_min` applies to a client that sends. For a client that reads a response, `write_timeout`
     /// takes its place. Default: 10 s, enough for a short message on a bad link. 0 is rejected at startup, because
     /// every client would be too slow at once.
@@ -194,7 +193,7 @@ settings! {
     /// Maximum part of an unread request body that is read and dropped to keep a connection. Default: 64 KiB, as
     /// `body_ahead_bytes_max`, because for more bytes a new connection is cheaper. When exceeded: the connection closes.
     /// 0 drops nothing.
-    unread_bytes_max: ByteCount = ByteCount(64 * KIB), "unread body bytes dropped to keep a connection";
+    unread_bytes_max: u64 = 64 * KIB, "unread body bytes dropped to keep a connection";
     /// Maximum time to receive the rest of an unread body. Default: 500 ms, because a new connection takes less. When
     /// exceeded: the connection closes. 0 does not wait.
     unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body (0s: none)";
@@ -205,7 +204,7 @@ settings! {
     linger_timeout: Duration = Duration::from_secs(2), "time to keep reading after closing early (0s: off)";
     /// Maximum number of bytes read and dropped during `linger_timeout`. Default: 1 MiB, what a fast client has sent
     /// before it sees the response. When exceeded: the connection closes. 0 drops nothing.
-    linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after closing early";
+    linger_bytes_max: u64 = MIB, "bytes dropped after closing early";
     /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request. For one listener,
     /// write its address as `proxy+127.0.0.1:8080`. Default: off. A connection without a PROXY header, or from an address
     /// outside `trusted_proxies`, is rejected.
@@ -215,7 +214,7 @@ settings! {
     proxy_header_timeout: Duration = Duration::from_secs(5), "time to receive a PROXY header";
     /// Maximum length of a PROXY header. Default: 4 KiB, many times what proxies send (536 bytes fit in any packet).
     /// When exceeded: 400.
-    proxy_header_bytes_max: ByteCount = ByteCount(4 * KIB), "longest PROXY header (400)";
+    proxy_header_bytes_max: u64 = 4 * KIB, "longest PROXY header (400)";
     /// Networks of the proxies that the server trusts. Default: none. A trusted proxy may send a PROXY header. Its
     /// `forwarded_header` sets [`Request::client_addr`](crate::Request::client_addr) and
     /// [`Request::scheme`](crate::Request::scheme), and the host that an `Origin` is compared with
@@ -250,7 +249,7 @@ settings! {
     ///
     /// With debug assertions, the default is 256 KiB, because unoptimized frames are several times as large. For example,
     /// dropping JSON nested to serde_json's limit takes 105 KiB.
-    fiber_stack_bytes: ByteCount = ByteCount(FIBER_STACK), "stack of a request in the engine fibers";
+    fiber_stack_bytes: u64 = FIBER_STACK, "stack of a request in the engine fibers";
 }
 
 impl Settings {
@@ -322,7 +321,7 @@ impl Settings {
 
     /// Returns the limits that the protocol needs.
     pub(crate) fn wire(&self) -> weftwork_wire::Limits {
-        let narrow = |bytes: ByteCount| u32::try_from(bytes.0).unwrap_or(u32::MAX);
+        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         weftwork_wire::Limits {
             request_line_bytes_max: narrow(self.request_line_bytes_max),
             head_bytes_max: narrow(self.head_bytes_max),
@@ -354,14 +353,14 @@ impl Settings {
         let floor = |name: &'static str, value: u64, least: u64| {
             if value >= least { Ok(()) } else { Err(Error::too_small(name, value, least)) }
         };
-        floor("head_bytes_max", self.head_bytes_max.0, 64)?;
-        floor("request_line_bytes_max", self.request_line_bytes_max.0, 16)?;
+        floor("head_bytes_max", self.head_bytes_max, 64)?;
+        floor("request_line_bytes_max", self.request_line_bytes_max, 16)?;
         floor("fields_max", u64::from(self.fields_max), 1)?;
         floor("threads_max", self.threads_max as u64, 2)?;
-        floor("fiber_stack_bytes", self.fiber_stack_bytes.0, 16 * KIB)?;
+        floor("fiber_stack_bytes", self.fiber_stack_bytes, 16 * KIB)?;
         floor("backlog", u64::from(self.backlog), 1)?;
-        floor("proxy_header_bytes_max", self.proxy_header_bytes_max.0, 16)?;
-        if self.body_bytes_max.0 == 0 {
+        floor("proxy_header_bytes_max", self.proxy_header_bytes_max, 16)?;
+        if self.body_bytes_max == 0 {
             let why = "must be at least 1B (no limit: a large value such as 1000000GiB)";
             return Err(Error::usage(format!("invalid body_bytes_max \"0B\": {why}")));
         }

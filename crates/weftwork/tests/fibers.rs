@@ -18,7 +18,7 @@ use std::time::Duration;
 use support::{Client, TIMEOUT, eventually, is_logged, keep_log, noise};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{
-    BodyWriter, ByteCount, Engine, Handler, Request, RequestLine, Response, Result, Running, Server, Settings,
+    BodyWriter, Engine, Handler, Request, RequestLine, Response, Result, Running, Server, Settings,
 };
 
 /// More than any pair of sockets buffers.
@@ -300,7 +300,7 @@ fn what_is_done_while_the_loop_is_away_is_sent_when_it_is_back() {
     let shared = Arc::<Shared>::default();
     let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
     // No deadline wakes the loop before its client gives up.
-    let server = server.settings(|settings| settings.body_idle_timeout(HOUR).rate_bytes_min(ByteCount(0)));
+    let server = server.settings(|settings| settings.body_idle_timeout(HOUR).rate_bytes_min(0));
     let running = server.start(WaitsAhead(shared.clone())).unwrap();
     let mut waiting = ask(&running, "/wait");
     shared.begun(1);
@@ -442,13 +442,13 @@ fn so_is_work_that_blocks_elsewhere() {
 
 #[test]
 fn the_stack_of_a_request_is_a_setting() {
-    let (running, _) = start_with(|settings| settings.fiber_stack_bytes(ByteCount(1 << 20)));
+    let (running, _) = start_with(|settings| settings.fiber_stack_bytes(1 << 20));
     Client::connect(&running).get("/deep").is(200, "200");
-    let few = Server::bind("127.0.0.1:0").unwrap().settings(|s| s.fiber_stack_bytes(ByteCount(4096)));
+    let few = Server::bind("127.0.0.1:0").unwrap().settings(|s| s.fiber_stack_bytes(4096));
     let error = few.start(|_: &mut Request| "hello").unwrap_err().to_string();
     assert!(error.contains("fiber_stack_bytes") && error.contains("16384"), "{error}");
     let many = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
-    let many = many.settings(|s| s.fiber_stack_bytes(ByteCount(1 << 50)));
+    let many = many.settings(|s| s.fiber_stack_bytes(1 << 50));
     let error = many.start(|_: &mut Request| "hello").unwrap_err();
     assert!(format!("{error:#}").contains("fiber_stack_bytes is 1048576GiB"), "{error:#}");
 }

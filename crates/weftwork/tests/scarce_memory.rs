@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Client, eventually, is_logged, keep_log, logged};
-use weftwork::{ByteCount, Engine, Request, Response, Running, Server};
+use weftwork::{Engine, Request, Response, Running, Server};
 
 const STACK_BYTES: u64 = 1 << 30;
 
 fn start() -> Running {
     let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
-    let server = server.settings(|s| s.fiber_stack_bytes(ByteCount(STACK_BYTES)));
+    let server = server.settings(|s| s.fiber_stack_bytes(STACK_BYTES));
     let running = server.start(|req: &mut Request| match req.path() {
         "/hour" => {
             weftwork::sleep(Duration::from_secs(3600));

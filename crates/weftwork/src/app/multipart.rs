@@ -33,7 +33,7 @@ pub struct MultipartLimits {
     pub parts_max: usize,
     /// Maximum size of a part's boundary and fields. Default: 8 KiB. Browsers send about 200 bytes. When
     /// exceeded: 413.
-    pub part_head_bytes_max: usize,
+    pub part_head_bytes_max: u64,
     /// Maximum size of a part that is read into memory ([`Part::bytes`], [`Part::text`]). Default: 64 KiB. When
     /// exceeded: 413.
     pub field_bytes_max: u64,
@@ -202,7 +202,7 @@ impl<'r> Multipart<'r> {
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}
         self.current = None;
-        let head_bytes_max = self.limits.part_head_bytes_max;
+        let head_bytes_max = usize::try_from(self.limits.part_head_bytes_max).unwrap_or(usize::MAX);
         let mut poll = |cx: &mut std::task::Context<'_>| self.parser.poll_next_field(cx);
         let field = self.driver.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
             let field = field.map_err(|error| malformed(&error))?;

@@ -87,7 +87,7 @@ impl From<Bytes> for Message {
 /// in that field counts. A default port, stated or not, makes no difference.
 #[derive(Clone, Debug)]
 pub struct WebSockets {
-    message_bytes_max: usize,
+    message_bytes_max: u64,
     feed_limits: FeedLimits,
     origins: Origins,
     protocols: Cow<'static, [&'static str]>,
@@ -119,7 +119,7 @@ impl WebSockets {
     /// Sets the maximum size of a message from a client, in bytes. Default: 1 MiB. When exceeded: the socket
     /// closes with 1009.
     #[must_use]
-    pub fn message_bytes_max(self, bytes: usize) -> WebSockets {
+    pub fn message_bytes_max(self, bytes: u64) -> WebSockets {
         WebSockets { message_bytes_max: bytes, ..self }
     }
 

@@ -105,7 +105,7 @@ impl Conn {
 
     /// While the response is unsent, only the progress of the response counts for the peer.
     fn may_drain_on(&self, cx: &Context) -> bool {
-        self.pace.what != TimeoutKind::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max.0
+        self.pace.what != TimeoutKind::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max
     }
 
     #[inline(never)]
@@ -114,7 +114,7 @@ impl Conn {
             buffers.input.clear();
             (buffers.start, buffers.raw) = (0, 0);
         }
-        if self.pace.bytes() > cx.settings.linger_bytes_max.0 || cx.stage() == Stage::Closing {
+        if self.pace.bytes() > cx.settings.linger_bytes_max || cx.stage() == Stage::Closing {
             self.phase = Phase::Done;
             return None;
         }

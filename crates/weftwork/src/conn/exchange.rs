@@ -94,7 +94,7 @@ impl Conn {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let line = self.pace.progress();
         let (mut response, is_later) = (None, self.awaits_response());
-        let quota = Quota::new(cx.settings.body_bytes_max.0);
+        let quota = Quota::new(cx.settings.body_bytes_max);
         let mut live = ConnExchange {
             conn: self,
             cx,
@@ -257,7 +257,7 @@ impl<'a> ConnExchange<'a> {
 
     /// Returns whether the handler left more of the request unread than is dropped to keep the connection.
     fn give_up_long_body(&mut self) {
-        if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
+        if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max) {
             self.conn.http.close_after();
         }
     }

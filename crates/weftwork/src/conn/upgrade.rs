@@ -119,7 +119,7 @@ impl UpgradedSocket {
         let settings = &self.cx.settings;
         let until = self.cx.clock.now().after(settings.linger_timeout);
         let (mut read, mut dropped) = (0, [0; 4096]);
-        while read < settings.linger_bytes_max.0 && !is_wanted() {
+        while read < settings.linger_bytes_max && !is_wanted() {
             let left = self.cx.clock.now().until(until);
             // A stop of the server does not end the lingering.
             match self.read(&mut dropped, Some(left.min(LINGER_LOOK)), &mut true) {

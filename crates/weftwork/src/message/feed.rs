@@ -21,7 +21,7 @@ pub struct FeedLimits {
     /// disconnects healthy clients.
     pub messages_max: usize,
     /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger.
-    pub bytes_max: usize,
+    pub bytes_max: u64,
     /// Action if one more message would exceed a limit. Default: [`OverflowStrategy::Disconnect`].
     pub overflow: OverflowStrategy,
 }
@@ -79,7 +79,7 @@ struct Core {
 
 struct State {
     queue: VecDeque<Bytes>,
-    bytes: usize,
+    bytes: u64,
     senders: usize,
     end: End,
     /// Connection to wake on the next event. The connection sets it when it has nothing left to do.
@@ -170,7 +170,7 @@ impl Feed {
         }
         match state.queue.pop_front() {
             Some(message) => {
-                state.bytes -= message.len();
+                state.bytes -= message.len() as u64;
                 if state.queue.is_empty() && state.queue.capacity() > PLACES_KEPT {
                     state.queue = VecDeque::new();
                 }
@@ -273,7 +273,7 @@ impl FeedSender {
     }
 
     /// Returns the number of messages and bytes that wait for the client.
-    pub fn waiting(&self) -> (usize, usize) {
+    pub fn waiting(&self) -> (usize, u64) {
         let state = self.core.lock();
         (state.queue.len(), state.bytes)
     }
@@ -308,7 +308,7 @@ impl Core {
             return Ok(());
         }
         let FeedLimits { messages_max, bytes_max, overflow } = self.limits;
-        let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len()));
+        let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len() as u64));
         let mut unsent = VecDeque::new();
         while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
             if overflow == OverflowStrategy::Disconnect {
@@ -318,11 +318,11 @@ impl Core {
                 break;
             }
             let dropped = state.queue.pop_front();
-            state.bytes -= dropped.as_ref().map_or(0, Bytes::len);
+            state.bytes -= dropped.as_ref().map_or(0, |message| message.len() as u64);
             unsent.extend(dropped);
         }
         if sent.is_ok() {
-            state.bytes += message.len();
+            state.bytes += message.len() as u64;
             state.queue.push_back(message);
         }
         wake(state);

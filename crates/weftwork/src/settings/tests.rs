@@ -16,10 +16,10 @@ fn values_are_written_as_people_write_them() {
     reads_back("1500ms", Duration::from_millis(1500), "1500ms");
     reads_back("90 m", Duration::from_secs(5400), "90m");
     reads_back("0s", Duration::ZERO, "0s");
-    reads_back("2MiB", ByteCount(2 << 20), "2MiB");
-    reads_back("64kib", ByteCount(64 << 10), "64KiB");
-    reads_back("1_000", ByteCount(1000), "1000B");
-    reads_back("1GB", ByteCount(1_000_000_000), "1000000000B");
+    reads_back("2MiB", 2_u64 << 20, "2MiB");
+    reads_back("64kib", 64_u64 << 10, "64KiB");
+    reads_back("1_000", 1000_u64, "1000B");
+    reads_back("1GB", 1_000_000_000_u64, "1000000000B");
     reads_back("4096", 4096_u32, "4096");
     reads_back("on", true, "on");
     reads_back("false", false, "off");
@@ -76,9 +76,9 @@ fn values_that_are_only_too_large_are_told_so() {
     }
     assert!(Duration::parse("213503982334d").is_ok());
     for text in ["17179869184GiB", "99999999999999999999999", "18446744073709551615KiB"] {
-        assert_eq!(ByteCount::parse(text), Err("at most 17179869183GiB"), "{text}");
+        assert_eq!(u64::parse(text), Err("at most 17179869183GiB"), "{text}");
     }
-    assert!(ByteCount::parse("17179869183GiB").is_ok());
+    assert!(u64::parse("17179869183GiB").is_ok());
     assert_eq!(u32::parse("4294967296"), Err("a smaller number"));
     assert_eq!(Duration::parse("99999999999999999999 parsecs"), Duration::parse("30 parsecs"));
 }
@@ -89,7 +89,7 @@ fn values_that_say_nothing_are_refused() {
         assert!(Duration::parse(text).is_err(), "{text}");
     }
     for text in ["", "MiB", "-1", "2 MiBs", "18446744073709551615KiB"] {
-        assert!(ByteCount::parse(text).is_err(), "{text}");
+        assert!(u64::parse(text).is_err(), "{text}");
     }
     assert!(bool::parse("maybe").is_err() && ForwardedHeader::parse("via").is_err());
     for text in ["", "x", "-1", "1.0"] {
@@ -184,14 +184,14 @@ fn no_time_is_none_or_refused() {
     let error = Settings::default().head_timeout(Duration::from_micros(999)).check().unwrap_err();
     assert!(error.to_string().starts_with("invalid head_timeout \"0ms\""), "{error}");
     assert!(Settings::default().head_timeout(Duration::from_millis(1)).check().is_ok());
-    let error = Settings::default().proxy_header_bytes_max(ByteCount(0)).check().unwrap_err();
+    let error = Settings::default().proxy_header_bytes_max(0).check().unwrap_err();
     assert!(error.to_string().contains("proxy_header_bytes_max"), "{error}");
 }
 
 /// Tests the sizes and numbers for which 0 has a meaning of its own, or is an ordinary value.
 #[test]
 fn no_bytes_is_not_no_limit() {
-    let error = Settings::default().body_bytes_max(ByteCount(0)).check().unwrap_err().to_string();
+    let error = Settings::default().body_bytes_max(0).check().unwrap_err().to_string();
     assert!(error.starts_with("invalid body_bytes_max \"0B\"") && error.contains("1000000GiB"), "{error}");
     for name in [
         "body_ahead_bytes_max",
@@ -273,7 +273,7 @@ fn errors_name_the_knob_its_value_and_the_cure() {
     assert!(text.contains("haed_timeout") && text.contains("did you mean head_timeout?"), "{text}");
     let text = settings.set("colour", "red").unwrap_err().to_string();
     assert!(text.ends_with("unknown setting \"colour\""), "{text}");
-    let text = "2 MB!".parse::<ByteCount>().unwrap_err().to_string();
+    let text = settings.set("head_bytes_max", "2 MB!").unwrap_err().to_string();
     assert!(text.contains("2 MB!") && text.contains("2MiB"), "{text}");
     let text = Settings::default().threads_max(1).check().unwrap_err().to_string();
     assert!(text.contains("threads_max") && text.contains('1') && text.contains('2'), "{text}");

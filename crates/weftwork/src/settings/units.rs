@@ -1,29 +1,7 @@
 //! Parses and formats the values of settings: durations, sizes, numbers and switches.
 
-use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
-
-use crate::error::Error;
-
-/// Number of bytes. Written as `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
-///
-/// ```
-/// # use weftwork::ByteCount;
-/// let limit: ByteCount = "2MiB".parse()?;
-/// assert_eq!(limit, ByteCount(2 << 20));
-/// # weftwork::Result::<()>::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteCount(pub u64);
-
-impl std::str::FromStr for ByteCount {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<ByteCount, Error> {
-        Unit::parse(text).map_err(|wanted| Error::setting("size", text, wanted))
-    }
-}
 
 const SIZES: [(&str, u64); 8] = [
     ("gib", 1 << 30),
@@ -37,18 +15,6 @@ const SIZES: [(&str, u64); 8] = [
 ];
 
 const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-
-impl fmt::Display for ByteCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
-        match self.0 {
-            n if whole(1 << 30) => write!(f, "{}GiB", n >> 30),
-            n if whole(1 << 20) => write!(f, "{}MiB", n >> 20),
-            n if whole(1 << 10) => write!(f, "{}KiB", n >> 10),
-            n => write!(f, "{n}B"),
-        }
-    }
-}
 
 /// Parses and formats a type of setting.
 pub(super) trait Unit: Sized {
@@ -80,16 +46,23 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Unfit> {
     number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).ok_or(Unfit::TooLarge)
 }
 
-impl Unit for ByteCount {
-    fn parse(text: &str) -> Result<ByteCount, &'static str> {
-        scaled(text, &SIZES).map(ByteCount).map_err(|unfit| match unfit {
+/// A number of bytes. Written as `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
+impl Unit for u64 {
+    fn parse(text: &str) -> Result<u64, &'static str> {
+        scaled(text, &SIZES).map_err(|unfit| match unfit {
             Unfit::Malformed => "a size such as 512, 64KiB or 2MiB",
             // Maximum of u64.
             Unfit::TooLarge => "at most 17179869183GiB",
         })
     }
     fn show(&self) -> String {
-        self.to_string()
+        let whole = |unit: u64| *self >= unit && self.is_multiple_of(unit);
+        match *self {
+            n if whole(1 << 30) => format!("{}GiB", n >> 30),
+            n if whole(1 << 20) => format!("{}MiB", n >> 20),
+            n if whole(1 << 10) => format!("{}KiB", n >> 10),
+            n => format!("{n}B"),
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl TestConnection {
 
     /// Takes `bytes` more of what the server sends, then nothing until the next call. Without this call
     /// everything is taken at once. A client that holds 64 MiB which its test has not taken disconnects.
-    pub fn read_at_most(&mut self, bytes: usize) {
+    pub fn read_at_most(&mut self, bytes: u64) {
         self.pipe.take_at_most(bytes, false);
         self.run();
     }

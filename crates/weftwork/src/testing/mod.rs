@@ -91,11 +91,11 @@ impl TestClient {
     /// Changes settings. The clock and the counters restart.
     ///
     /// ```
-    /// # use weftwork::{ByteCount, Request, Result, TestClient};
+    /// # use weftwork::{Request, Result, TestClient};
     /// fn echo(req: &mut Request) -> Result<String> {
     ///     Ok(req.body().text()?)
     /// }
-    /// let mut client = TestClient::new(echo).settings(|s| s.body_bytes_max(ByteCount(4)));
+    /// let mut client = TestClient::new(echo).settings(|s| s.body_bytes_max(4));
     /// assert_eq!(client.post("/").body("four").send().text(), "four");
     /// assert_eq!(client.post("/").body("fives").send().status, 413);
     /// ```
@@ -263,7 +263,7 @@ impl TestClient {
     fn exchange(
         &mut self,
         steps: Vec<ClientStep>,
-        leave_after: Option<usize>,
+        leave_after: Option<u64>,
     ) -> Result<TestResponse, NoResponse> {
         let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
         let mut connection = kept.unwrap_or_else(|| self.connect());

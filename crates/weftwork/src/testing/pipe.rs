@@ -151,8 +151,9 @@ impl Pipe {
     }
 
     /// Accepts this many more bytes. After that the client disconnects or waits.
-    pub(super) fn take_at_most(&self, bytes: usize, resets_when_full: bool) {
+    pub(super) fn take_at_most(&self, bytes: u64, resets_when_full: bool) {
         let state = &mut *self.state();
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         (state.accept_bytes, state.resets_when_full, state.is_unlimited) = (bytes, resets_when_full, false);
     }
 

@@ -25,7 +25,7 @@ pub struct TestRequest<'c> {
     fields: Vec<(HeaderName, HeaderValue)>,
     body: Body,
     expects_continue: bool,
-    leave_after: Option<usize>,
+    leave_after: Option<u64>,
 }
 
 /// Long and unusual, so that no file of a test contains it.
@@ -173,7 +173,7 @@ impl<'c> TestRequest<'c> {
 
     /// Disconnects after this many bytes of the response, including its head. The returned response may be
     /// incomplete. Use it for responses without an end.
-    pub fn leave_after(self, bytes: usize) -> TestRequest<'c> {
+    pub fn leave_after(self, bytes: u64) -> TestRequest<'c> {
         TestRequest { leave_after: Some(bytes), ..self }
     }
 

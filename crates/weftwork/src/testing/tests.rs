@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 
 use super::*;
 use crate::middleware::{Deadline, RateLimit};
-use crate::{ByteCount, HandlerExt, Request, Response, Result};
+use crate::{HandlerExt, Request, Response, Result};
 
 fn site(req: &mut Request) -> Result<Response> {
     let path = req.path().to_owned();
@@ -242,7 +242,7 @@ fn a_slow_body_is_in_time_or_not() {
     let late = client().post("/length").chunks(parts, Duration::from_secs(31)).send();
     assert_eq!(late.status, 408);
     // The same within the handler.
-    let mut at_once = client().settings(|s| s.body_ahead_bytes_max(ByteCount(0)));
+    let mut at_once = client().settings(|s| s.body_ahead_bytes_max(0));
     assert_eq!(at_once.post("/length").chunks(parts, Duration::from_secs(2)).send().text(), "3");
     let late = at_once.post("/length").chunks(parts, Duration::from_secs(31)).send();
     assert_eq!(late.status, 408);
@@ -347,7 +347,7 @@ fn requests_and_middleware_go_by_the_same_clock() {
 
 #[test]
 fn settings_start_anew() {
-    let mut client = client().settings(|s| s.body_bytes_max(ByteCount(3)));
+    let mut client = client().settings(|s| s.body_bytes_max(3));
     assert_eq!(client.post("/echo").body("four").send().status, 413);
     assert_eq!(client.post("/echo").body("thr").send().text(), "thr");
 }

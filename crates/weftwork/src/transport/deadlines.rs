@@ -125,7 +125,7 @@ impl PeerTimer {
 
     /// Returns the time at which the average rate falls below the minimum if no more bytes arrive.
     fn too_slow(&self, settings: &Settings, grace: Duration) -> Tick {
-        let enough = self.bytes.saturating_mul(1000).checked_div(settings.rate_bytes_min.0);
+        let enough = self.bytes.saturating_mul(1000).checked_div(settings.rate_bytes_min);
         let paid = enough.map_or(Duration::MAX, Duration::from_millis);
         self.since.after(paid.max(grace))
     }

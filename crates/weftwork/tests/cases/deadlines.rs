@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use weftwork::ByteCount;
 
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, eventually, is_logged, keep_log};
@@ -75,8 +74,8 @@ fn half_a_large_body_gets_408_from_the_handler() {
 /// answer and the time until it arrived.
 fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     let site = CASE.start_with(|s| {
-        let s = s.rate_grace(SHORT).rate_bytes_min(ByteCount(least));
-        s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ByteCount(ahead))
+        let s = s.rate_grace(SHORT).rate_bytes_min(least);
+        s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ahead)
     });
     let begun = Instant::now();
     let mut client = site.client();
@@ -136,7 +135,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a large answer slowly. Returns how long the client was served, at most `most`.
 fn takes(least: u64, most: Duration) -> Duration {
-    let site = CASE.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(ByteCount(least)));
+    let site = CASE.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(least));
     let begun = Instant::now();
     let mut client = site.client();
     client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -222,7 +221,7 @@ fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
 fn a_dribbled_rest_of_a_body_is_not_waited_for() {
     for pause in PAUSES {
         keep_log();
-        let ahead = weftwork::ByteCount(10);
+        let ahead = 10;
         let site = CASE.start_with(|s| s.unread_timeout(SHORT).linger_timeout(SHORT).body_ahead_bytes_max(ahead));
         let mut client = site.client();
         let client_name = client.name();

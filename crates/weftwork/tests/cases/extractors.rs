@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weftwork::{ByteCount, Json, Path, Query, Request, Response, Result, Router, Running, State, json};
+use weftwork::{Json, Path, Query, Request, Response, Result, Router, Running, State, json};
 
 use super::CASE;
 use crate::support::Client;
@@ -44,7 +44,7 @@ fn start() -> Running {
         .state(AtomicUsize::new(0));
     // Without optimisation, this is enough to drop a value that is nested that deep, and too little to read or
     // write it.
-    let server = CASE.bind("127.0.0.1:0").settings(|settings| settings.fiber_stack_bytes(ByteCount(160 << 10)));
+    let server = CASE.bind("127.0.0.1:0").settings(|settings| settings.fiber_stack_bytes(160 << 10));
     server.start(router).expect("the server starts")
 }
 

@@ -1,6 +1,6 @@
 //! Tests that each limit is exact, that its client is told, and that the log names it.
 
-use weftwork::{ByteCount, Settings};
+use weftwork::{Settings};
 
 use super::CASE;
 use crate::support::{eventually, is_logged, keep_log};
@@ -40,7 +40,7 @@ fn get(target_bytes: usize) -> String {
 fn request_line() {
     let fixed = "GET  HTTP/1.1".len();
     check(|s| s, get(8192 - fixed), get(8193 - fixed), 414, "request_line_bytes_max");
-    let lowered = |s: Settings| s.request_line_bytes_max(ByteCount(100));
+    let lowered = |s: Settings| s.request_line_bytes_max(100);
     check(lowered, get(100 - fixed), get(101 - fixed), 414, "request_line_bytes_max");
 }
 
@@ -51,7 +51,7 @@ fn head() {
         format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
     };
     check(|s| s, of(32 << 10), of((32 << 10) + 1), 431, "head_bytes_max");
-    check(|s| s.head_bytes_max(ByteCount(300)), of(300), of(301), 431, "head_bytes_max");
+    check(|s| s.head_bytes_max(300), of(300), of(301), 431, "head_bytes_max");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn chunked(body: &str) -> String {
 /// connection continues.
 #[test]
 fn small_body() {
-    let site = CASE.start_with(|s| s.body_bytes_max(ByteCount(1000)));
+    let site = CASE.start_with(|s| s.body_bytes_max(1000));
     let mut client = site.client();
     let of = |chunk: usize, count: usize| {
         chunked(&format!("{chunk:x}\r\n{}\r\n", "x".repeat(chunk)).repeat(count))
@@ -103,7 +103,7 @@ fn chunk_extensions() {
     check(|s| s, of(4096), of(4097), 413, "chunk_extension_bytes_max");
     let in_many = |count: usize| chunked(&"1;a\r\nx\r\n".repeat(count));
     check(
-        |s| s.chunk_extension_bytes_max(ByteCount(20)),
+        |s| s.chunk_extension_bytes_max(20),
         in_many(10),
         in_many(11),
         413,
@@ -122,14 +122,14 @@ fn trailers() {
         let body = chunked("1\r\nx\r\n");
         format!("{}X: {}\r\n\r\n", &body[..body.len() - 2], "y".repeat(bytes - "X: \r\n\r\n".len()))
     };
-    check(|s| s.head_bytes_max(ByteCount(300)), long(300), long(301), 431, "head_bytes_max");
+    check(|s| s.head_bytes_max(300), long(300), long(301), 431, "head_bytes_max");
 }
 
 /// A body above the limit of the bytes read ahead still arrives.
 #[test]
 fn read_ahead_bounds_nothing_but_memory() {
     for ahead in [0, 1, 100_000_000] {
-        let site = CASE.start_with(|s| s.body_ahead_bytes_max(ByteCount(ahead)));
+        let site = CASE.start_with(|s| s.body_ahead_bytes_max(ahead));
         let mut client = site.client();
         client.send(format!(
             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}",
@@ -147,7 +147,7 @@ fn unread(bytes: usize) -> String {
 
 #[test]
 fn unread_body() {
-    let site = CASE.start_with(|s| s.unread_bytes_max(ByteCount(1000)).body_ahead_bytes_max(ByteCount(0)));
+    let site = CASE.start_with(|s| s.unread_bytes_max(1000).body_ahead_bytes_max(0));
     let mut client = site.client();
     // The answer is sent before the body, so nothing of the body has been read.
     client.send(&unread(1000)[..unread(0).len() + 3]);
@@ -165,7 +165,7 @@ fn unread_body() {
 #[test]
 fn linger() {
     let long = std::time::Duration::from_secs(60);
-    let site = CASE.start_with(|s| s.linger_bytes_max(ByteCount(50_000)).linger_timeout(long));
+    let site = CASE.start_with(|s| s.linger_bytes_max(50_000).linger_timeout(long));
     let refused = || {
         let mut client = site.client();
         client.send("bad\r\n\r\n");
@@ -188,7 +188,7 @@ fn linger() {
 #[test]
 fn a_limit_that_a_handler_meets_has_its_value() {
     keep_log();
-    let site = CASE.start_with(|s| s.body_bytes_max(ByteCount(777)));
+    let site = CASE.start_with(|s| s.body_bytes_max(777));
     let named = "body_bytes_max, or a BodyLimit, allows here: 777 bytes";
     let declared = unread(778).replace("/ignore", "/echo/declared");
     let chunk = "x".repeat(778);

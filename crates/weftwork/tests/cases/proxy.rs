@@ -30,7 +30,7 @@ pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> R
 
 pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
     let proxy = change(Proxy::to(&format!("http://{address}")).unwrap());
-    CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
+    CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(64 << 20)).start(proxy).unwrap()
 }
 
 /// A proxy that does not buffer.
@@ -418,7 +418,7 @@ fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
     let behind = CASE.start();
     let to = format!("http://{}", behind.running.local_addr().unwrap());
-    let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(LIMIT)));
+    let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(LIMIT));
     let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");

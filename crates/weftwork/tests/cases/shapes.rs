@@ -4,7 +4,7 @@ use std::io;
 
 use weftwork::http::StatusCode;
 use weftwork::middleware::RequestIds;
-use weftwork::{ByteCount, Bytes, Error, HandlerExt, Request, Response, Result, Router, unbuffered};
+use weftwork::{Bytes, Error, HandlerExt, Request, Response, Result, Router, unbuffered};
 
 use super::CASE;
 use crate::support::{Answer, Client, is_logged, keep_log};
@@ -31,7 +31,7 @@ fn detail(answer: &Answer, status: u16, title: &str) -> String {
 
 #[test]
 fn they_are_problems() {
-    let running = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(ByteCount(3))).start(router()).unwrap();
+    let running = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(3)).start(router()).unwrap();
     let ask = |method: &str, path: &str| {
         let mut client = Client::connect(&running);
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nfour"));
@@ -127,7 +127,7 @@ fn the_id_is_known_behind_a_decoder() {
 fn what_is_wrong_with_a_body_is_logged_with_its_rule_or_its_limit() {
     keep_log();
     let site = |req: &mut Request| -> Result<Bytes> { Ok(req.body().bytes()?) };
-    let server = CASE.bind("127.0.0.1:0").settings(|s| s.body_ahead_bytes_max(ByteCount(0)).chunk_extension_bytes_max(ByteCount(1)));
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.body_ahead_bytes_max(0).chunk_extension_bytes_max(1));
     let running = server.start(unbuffered(site)).unwrap();
     let path = path("malformed");
     for (chunk, said, logged) in [

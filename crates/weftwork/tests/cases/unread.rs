@@ -113,7 +113,7 @@ fn a_fault_in_an_unread_body_ends_the_connection() {
 #[test]
 fn a_rest_that_does_not_come_is_not_waited_for() {
     let site = CASE.start_with(|s| {
-        s.unread_timeout(std::time::Duration::from_millis(50)).body_ahead_bytes_max(weftwork::ByteCount(10))
+        s.unread_timeout(std::time::Duration::from_millis(50)).body_ahead_bytes_max(10)
     });
     let mut client = site.client();
     client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n0123456789");

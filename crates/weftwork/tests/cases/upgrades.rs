@@ -363,7 +363,7 @@ fn unless_its_handler_has_time() {
 /// The client reads a little now and then, but less than the minimum rate of a response.
 #[test]
 fn who_takes_too_little_is_left() {
-    let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(weftwork::ByteCount(1 << 40)));
+    let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(1 << 40));
     let mut client = upgraded(&server, "/flood");
     let (begun, mut taken) = (Instant::now(), 0);
     while server.stats().connections > 0 {

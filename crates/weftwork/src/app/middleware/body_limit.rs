@@ -61,7 +61,7 @@ mod tests {
     use crate::Result;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::Canned;
-    use crate::{ByteCount, TestClient, unbuffered};
+    use crate::{TestClient, unbuffered};
 
     fn length(req: &mut Request<'_>) -> Result<String> {
         Ok(req.body().bytes()?.len().to_string())
@@ -115,7 +115,7 @@ mod tests {
         holds_to_five("limited", &mut TestClient::new(copied.with(BodyLimit::new(5))));
         let inner = copied.with(BodyLimit::new(5)).with(BodyLimit::new(2));
         holds_to_five("the innermost", &mut TestClient::new(inner.with(BodyLimit::new(100))));
-        let setting = TestClient::new(copied).settings(|s| s.body_bytes_max(ByteCount(5)));
+        let setting = TestClient::new(copied).settings(|s| s.body_bytes_max(5));
         holds_to_five("the setting", &mut { setting });
         let raised = |req: &mut Request<'_>| {
             req.set_body_bytes_max(5);

@@ -18,7 +18,7 @@ use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
 use crate::middleware::{Deadline, RequestIds};
-use crate::{ByteCount, HandlerExt, Router, Server, Settings, TestClient};
+use crate::{HandlerExt, Router, Server, Settings, TestClient};
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
@@ -509,7 +509,7 @@ fn a_server_that_only_says_that_it_will_answer_is_late() {
     ] {
         for bytes in [0, 32 << 20] {
             let (proxy, speaker) = chatters(begin, more);
-            let mut client = TestClient::new(proxy).settings(|s| s.body_bytes_max(ByteCount(64 << 20)));
+            let mut client = TestClient::new(proxy).settings(|s| s.body_bytes_max(64 << 20));
             let answer = client.post("/").body(vec![b'x'; bytes]).http10().send();
             assert_eq!(answer.status.as_u16(), 504, "{begin:?}, {more:?}, {bytes} bytes");
             drop(client);

@@ -71,7 +71,8 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(message_bytes_max: usize, read_bytes: usize) -> Incoming {
+    pub(super) fn new(message_bytes_max: u64, read_bytes: usize) -> Incoming {
+        let message_bytes_max = usize::try_from(message_bytes_max).unwrap_or(usize::MAX);
         let frame_bytes_max = message_bytes_max.max(CONTROL_BYTES_MAX);
         let config = WebSocketConfig::default()
             .read_buffer_size(read_bytes)

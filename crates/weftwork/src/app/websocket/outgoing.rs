@@ -15,7 +15,7 @@ use crate::message::exchange::UpgradedIo;
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Outgoing {
-    bytes_max: usize,
+    bytes_max: u64,
     /// Disconnects the client while another thread holds the writer. It is weak because programs keep writers
     /// of sockets that have ended.
     line: Weak<dyn UpgradedIo>,
@@ -43,7 +43,7 @@ enum Stage {
 }
 
 impl Outgoing {
-    pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
+    pub(super) fn new(writer: UpgradedWriter, bytes_max: u64) -> Outgoing {
         let line = Arc::downgrade(&writer.line());
         let state =
             State { writer: Some(writer), queued: Vec::new(), stage: Stage::Open, reader_is_writing: false };
@@ -153,7 +153,7 @@ impl Outgoing {
     }
 
     fn fits(&self, state: &State, frame: &[u8]) -> bool {
-        state.queued.is_empty() || state.queued.len() + frame.len() <= self.bytes_max
+        state.queued.is_empty() || (state.queued.len() + frame.len()) as u64 <= self.bytes_max
     }
 
     fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> io::Result<()> {

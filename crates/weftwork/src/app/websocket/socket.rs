@@ -50,8 +50,8 @@ impl WebSocket {
     pub(super) fn new(
         line: Upgraded,
         protocol: Option<&'static str>,
-        message_bytes_max: usize,
-        waiting_bytes_max: usize,
+        message_bytes_max: u64,
+        waiting_bytes_max: u64,
     ) -> WebSocket {
         let (mut line, writer) = line.split();
         line.set_timeout(Some(line.heartbeat()));

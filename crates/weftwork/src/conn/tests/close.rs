@@ -143,8 +143,8 @@ fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
 #[test]
 fn what_nobody_reads_is_dropped_up_to_a_budget() {
     for (bytes, calls) in [(1000, 2), (1001, 1)] {
-        let settings = Settings::default().unread_bytes_max(crate::ByteCount(1000));
-        let mut bed = Bed::with(settings.body_ahead_bytes_max(crate::ByteCount(10)));
+        let settings = Settings::default().unread_bytes_max(1000);
+        let mut bed = Bed::with(settings.body_ahead_bytes_max(10));
         let size = 10 + bytes;
         bed.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n0123456789"
@@ -188,7 +188,7 @@ fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
 
 #[test]
 fn lingering_has_a_budget() {
-    let mut bed = Bed::with(Settings::default().linger_bytes_max(crate::ByteCount(1000)));
+    let mut bed = Bed::with(Settings::default().linger_bytes_max(1000));
     bed.send("bad\r\n\r\n");
     assert_eq!(bed.drive(), Step::Read);
     bed.send(vec![b'x'; 1000]);

@@ -138,7 +138,7 @@ fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
 /// The deadline does not move if the peer is slower than the minimum rate.
 #[test]
 fn a_peer_that_takes_less_than_the_least_rate_is_left() {
-    let mut bed = Bed::with(Settings::default().rate_bytes_min(crate::ByteCount(1 << 40)));
+    let mut bed = Bed::with(Settings::default().rate_bytes_min(1 << 40));
     bed.send(get("/large"));
     assert_eq!(bed.drive(), Step::Write);
     bed.take(50_000);
@@ -204,7 +204,7 @@ fn a_fast_reader_of_a_late_answer_is_not_cut() {
 
 #[test]
 fn an_unread_body_has_half_a_second() {
-    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(10)));
+    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(10));
     bed.send(post("/ignored", 1000) + "0123456789");
     assert_eq!(bed.drive(), Step::Read);
     assert_eq!(bed.due(), DRAIN);
@@ -228,7 +228,7 @@ fn a_dribble_does_not_buy_time_for_an_unread_response() {
         (post("/medium", 10) + "0", "123456789".to_owned()),
     ];
     for (begin, rest) in samples {
-        let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1)));
+        let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(1));
         bed.send(&begin);
         while bed.drive() == Step::Read {
             bed.send(rest.clone() + &begin);
@@ -267,7 +267,7 @@ fn settings_are_heeded() {
 /// If a head has more time than the grace, the rate decides.
 #[test]
 fn a_long_head_may_not_crawl() {
-    let long = Settings::default().head_timeout(Duration::from_secs(40)).rate_bytes_min(crate::ByteCount(10));
+    let long = Settings::default().head_timeout(Duration::from_secs(40)).rate_bytes_min(10);
     let mut bed = Bed::with(long.clone());
     bed.send("G");
     bed.drive();
@@ -280,7 +280,7 @@ fn a_long_head_may_not_crawl() {
     bed.send("x".repeat(300));
     bed.drive();
     assert_eq!(bed.now.0 + bed.due(), 40_000, "all of them for 40.1 s, which is more than a head has");
-    let mut bed = Bed::with(long.rate_bytes_min(crate::ByteCount(0)));
+    let mut bed = Bed::with(long.rate_bytes_min(0));
     bed.send("G");
     bed.drive();
     assert_eq!(bed.due(), 40_000, "no rate");

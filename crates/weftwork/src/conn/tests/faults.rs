@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::ByteCount;
 use crate::message::{Response, WakeConn};
 use crate::testing::{TestResponse, take_response};
 use dice::Dice;
@@ -242,8 +241,8 @@ impl Drop for Seed {
 }
 
 fn context(dice: &mut Dice, mood: Mood) -> Arc<Context> {
-    let ahead = ByteCount(*dice.one_of(&[0, 100, 64 << 10]));
-    let unread = ByteCount(*dice.one_of(&[0, 1000, 64 << 10]));
+    let ahead = *dice.one_of(&[0, 100, 64 << 10]);
+    let unread = *dice.one_of(&[0, 1000, 64 << 10]);
     let mut settings = Settings::default().body_ahead_bytes_max(ahead).unread_bytes_max(unread);
     if !mood.may_cut() {
         // Handlers that take long make a connection old.

@@ -113,7 +113,7 @@ fn a_step_is_a_question() {
 /// If a loop read more of a body ahead than necessary, it would hold that for every slow client.
 #[test]
 fn a_body_is_read_ahead_up_to_its_limit() {
-    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1000)));
+    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(1000));
     bed.send(post("/ignored", 100_000));
     bed.send(vec![b'x'; 999]);
     assert_eq!(bed.drive(), Step::Read);
@@ -126,7 +126,7 @@ fn a_body_is_read_ahead_up_to_its_limit() {
 /// Small chunks are mostly framing, which needs memory too.
 #[test]
 fn what_is_read_ahead_is_counted_with_its_framing() {
-    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1000)));
+    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(1000));
     bed.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     bed.send("1\r\nx\r\n".repeat(160));
     bed.drive();

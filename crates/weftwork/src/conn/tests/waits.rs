@@ -189,7 +189,7 @@ fn where_connections_are_cut_the_client_is_gone() {
 #[test]
 fn what_a_client_takes_is_not_the_handlers_time() {
     let mut bed = Bed::new();
-    bed.cx.settings.rate_bytes_min = crate::ByteCount(0);
+    bed.cx.settings.rate_bytes_min = 0;
     bed.send(expecting(100));
     until_call(&mut bed);
     let peer = Peer::new(&bed, std::iter::repeat_with(|| (5_000, sends(1))));

@@ -61,7 +61,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
 #[test]
 fn a_client_that_takes_little_gets_on() {
     let mut bed = line(GET);
-    bed.cx.settings.rate_bytes_min = crate::ByteCount(0);
+    bed.cx.settings.rate_bytes_min = 0;
     let takes = || -> (u64, Acts) {
         (WRITE, Box::new(|stream: &mut UnixStream| assert!(stream.read(&mut [0; 8 << 10]).is_ok())))
     };

@@ -91,7 +91,7 @@ impl Fibers {
 
     /// A thread's life.
     fn open(self: &Arc<Fibers>, lp: EventLoop, opened: Sender<io::Result<()>>) {
-        let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes.0).unwrap_or(usize::MAX);
+        let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes).unwrap_or(usize::MAX);
         let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
         let runtime = runtime.and_then(|runtime| {
             self.try_stack(&runtime)?;

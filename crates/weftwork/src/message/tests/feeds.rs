@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::{Feed, FeedLimits, FeedSender, OverflowStrategy};
 
 /// Uses its feed when it is dropped.
-struct Asking(FeedSender, Sender<(usize, usize)>);
+struct Asking(FeedSender, Sender<(usize, u64)>);
 
 impl AsRef<[u8]> for Asking {
     fn as_ref(&self) -> &[u8] {
@@ -39,7 +39,7 @@ fn a_message_that_is_dropped_may_ask_its_feed() {
         sender.send(Bytes::from_owner(Asking(sender.clone(), told))).unwrap();
         std::thread::spawn(move || end(feed, &sender));
         let waiting = hears.recv_timeout(Duration::from_secs(10));
-        let wanted = if at == 3 { (1, "one more".len()) } else { (0, 0) };
+        let wanted = if at == 3 { (1, "one more".len() as u64) } else { (0, 0) };
         assert_eq!(waiting, Ok(wanted), "{at}");
     }
 }
