@@ -15,6 +15,7 @@ use units::Unit;
 
 /// Source of a value of [`Settings`]. Code overrides the environment, and the environment overrides the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Source {
     /// The library's default.
     Default,
@@ -36,6 +37,7 @@ impl fmt::Display for Source {
 
 /// Describes one setting as text, for startup lines, pages and `--help`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Setting {
     /// Name in code. A flag has `-` instead of `_`, and a variable has capitals after `WEFT_`.
     pub name: &'static str,

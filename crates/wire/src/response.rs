@@ -24,6 +24,7 @@ pub struct Received {
 
 /// What is wrong with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ResponseFault {
     /// The first line is not a version, a status and a reason (RFC 9112 §4).
     StatusLineMalformed,

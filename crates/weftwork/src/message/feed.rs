@@ -37,6 +37,7 @@ const PLACES_KEPT: usize = 64;
 
 /// Action for a client that reads its messages more slowly than they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OverflowStrategy {
     /// Drops the messages that have waited longest. The client misses some messages and gets the newest.
     DropOldest,

@@ -159,6 +159,7 @@ impl std::fmt::Display for RequestLine<'_> {
 
 /// Knowledge of a route before its handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Blocking {
     /// Unknown. The engine learns it. Requests with the same `route` (any well-spread number) are expected to be alike.
     Learn {

@@ -8,6 +8,7 @@ use crate::error::Error;
 
 /// Address of a listener, as [`Server::bind`](crate::Server::bind) accepts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Address {
     /// An IPv4 or IPv6 address with its port. For port 0, it is the real port after the start.
     Tcp(SocketAddr),

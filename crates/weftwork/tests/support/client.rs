@@ -48,6 +48,7 @@ impl Client {
                 stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 Socket::Unix(stream)
             }
+            other => panic!("no client for {other:?}"),
         };
         Ok(Client { socket, got: Vec::new() })
     }

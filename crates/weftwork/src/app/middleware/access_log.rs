@@ -20,6 +20,7 @@ use crate::message::{BodyWriter, Request, Response, StreamFilter};
 
 /// Format of the lines of an [`AccessLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LogFormat {
     /// `client - user [time] "request line" status bytes seconds`: the Common Log Format with the duration.
     Common,

@@ -9,6 +9,7 @@ use crate::message::{IntoResponse, Problem, Request, Response};
 
 /// The reason why no route matches a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MatchError {
     /// No route has this path. The answer is 404.
     NotFound,
@@ -21,6 +22,7 @@ pub enum MatchError {
 
 /// A capture or a query parameter that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InvalidParam {
     /// Name of the part in the route.
     pub name: &'static str,
