@@ -5,9 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use weftwork_wire::fields::{ByteRange, RANGES_MAX, Ranges, ranges};
 
 /// The bytes that are asked for, one flag each, by another reader; None where the field is to be ignored.
-fn line(value: &[u8], length: usize) -> Option<Vec<bool>> {
+fn requested(value: &[u8], length: usize) -> Option<Vec<bool>> {
     let text = value.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &value[6..])?;
-    let mut line = vec![false; length];
+    let mut requested = vec![false; length];
     let specs = text.split(|byte| *byte == b',').map(|spec| {
         let from = spec.iter().position(|byte| !b" \t".contains(byte)).unwrap_or(spec.len());
         let to = spec.iter().rposition(|byte| !b" \t".contains(byte)).map_or(from, |last| last + 1);
@@ -27,9 +27,9 @@ fn line(value: &[u8], length: usize) -> Option<Vec<bool>> {
             (Some(first), Some(last)) if last < first => return None,
             (Some(first), Some(last)) => (first, last),
         };
-        (0..length).filter(|at| (first..=last).contains(&(*at as u128))).for_each(|at| line[at] = true);
+        (0..length).filter(|at| (first..=last).contains(&(*at as u128))).for_each(|at| requested[at] = true);
     }
-    Some(line)
+    Some(requested)
 }
 
 /// Some(None): there are no digits. Numbers past any length are alike.
@@ -47,19 +47,19 @@ fn number(digits: &[u8]) -> Option<Option<u128>> {
 
 fn check(value: &[u8], length: usize) {
     let read = ranges(value, length as u64);
-    match (line(value, length), &read) {
+    match (requested(value, length), &read) {
         (None, Ranges::Whole) => {}
-        (Some(line), Ranges::Unsatisfiable) => assert!(!line.contains(&true)),
-        (Some(line), Ranges::Parts(parts)) => {
+        (Some(requested), Ranges::Unsatisfiable) => assert!(!requested.contains(&true)),
+        (Some(requested), Ranges::Parts(parts)) => {
             let sent = |at: usize| parts.iter().any(|part| (part.first..=part.last).contains(&(at as u64)));
             assert!((0..length).all(|at| !asked[at] || sent(at)), "all that is asked for is sent");
-            assert!(line.contains(&true) && parts.len() <= RANGES_MAX);
+            assert!(requested.contains(&true) && parts.len() <= RANGES_MAX);
             assert!(parts.iter().all(|part| part.first <= part.last && part.last < length as u64));
-            assert!(parts.iter().all(|part| line[part.first as usize] && line[part.last as usize]));
+            assert!(parts.iter().all(|part| requested[part.first as usize] && requested[part.last as usize]));
             let total: u64 = parts.iter().map(|part| part.count()).sum();
             assert_eq!(total, (0..length).filter(|at| sent(*at)).count() as u64, "nothing is sent twice");
         }
-        (line, read) => panic!("{read:?}, but another reader says {:?}", line.is_some()),
+        (requested, read) => panic!("{read:?}, but another reader says {:?}", requested.is_some()),
     }
 }
 

@@ -112,7 +112,7 @@ impl Browser {
                 let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 let (socket, _) = tungstenite::client(url, stream).unwrap();
-                return Page { socket, line: 0 };
+                return Page { socket, last_id: 0 };
             }
             assert!(Instant::now() < until, "no page: {list}");
             std::thread::sleep(Duration::from_millis(50));
@@ -122,19 +122,19 @@ impl Browser {
 
 struct Page {
     socket: WebSocket<TcpStream>,
-    line: u64,
+    last_id: u64,
 }
 
 impl Page {
     /// Sends a command to the browser and returns the answer.
     fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.line += 1;
-        let question = json!({ "id": self.asked, "method": method, "params": params });
+        self.last_id += 1;
+        let question = json!({ "id": self.last_id, "method": method, "params": params });
         self.socket.send(Message::text(question.to_string())).unwrap();
         loop {
             let Message::Text(text) = self.socket.read().unwrap() else { continue };
             let answer: Value = serde_json::from_str(&text).unwrap();
-            if answer["id"] == self.line {
+            if answer["id"] == self.last_id {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
                 return answer["result"].clone();
             }

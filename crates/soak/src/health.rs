@@ -141,11 +141,11 @@ fn ask_on(port: u16, core: &CoreWatch, checks: &Mutex<Checks>, stop: &AtomicBool
     let mut is_new = false;
     while !stop.load(Ordering::Relaxed) {
         let (kept_off, begun) = (core.kept_off(), Instant::now());
-        let line = if is_new { ask(&mut None, port) } else { ask(&mut kept, port) };
+        let answer = if is_new { ask(&mut None, port) } else { ask(&mut kept, port) };
         let took = begun.elapsed();
         let check = Check { took, kept_off: core.kept_off().saturating_sub(kept_off) };
         let mut checks = checks.lock().unwrap_or_else(PoisonError::into_inner);
-        match line {
+        match answer {
             Ok(()) => checks.note(check),
             Err(error) => {
                 kept = None;

@@ -201,8 +201,8 @@ fn answers_of_every_kind() {
 #[test]
 fn a_body_is_sent_when_it_is_asked_for() {
     let mut client = client();
-    let line = client.post("/echo").expect_continue().body("text").send();
-    assert_eq!((line.text(), line.interims[0].0), ("text", StatusCode::CONTINUE));
+    let answer = client.post("/echo").expect_continue().body("text").send();
+    assert_eq!((answer.text(), answer.interims[0].0), ("text", StatusCode::CONTINUE));
     let unasked = client.post("/x").expect_continue().body("GET /smuggled HTTP/1.1\r\n\r\n").send();
     assert_eq!((unasked.text(), unasked.interims.len()), ("POST /x", 0));
     assert!(unasked.closes());

@@ -347,14 +347,14 @@ fn is_kept(site: &Site, client: &Client) -> bool {
 fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
     let site = CASE.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
     let many = |last: &str| {
-        let line = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
-        [line, "\r\n"].concat().repeat(100) + line + last + "\r\n"
+        let request = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
+        [request, "\r\n"].concat().repeat(100) + request + last + "\r\n"
     };
     let large = "GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
-    for line in [large, many(""), many("Connection: close\r\n")] {
+    for request in [large, many(""), many("Connection: close\r\n")] {
         let mut client = site.client();
         client.read_hand_to_mouth();
-        client.send(line);
+        client.send(request);
         client.wait_for_bytes();
         assert!(is_kept(&site, &client));
         eventually("the kernel has given it up", || !is_kept(&site, &client));

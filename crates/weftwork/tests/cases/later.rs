@@ -304,8 +304,8 @@ fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Res
     keep_log();
     let later = Later::start();
     let mut client = later.client();
-    let line = "GET /later HTTP/1.1\r\nHost: a\r\nX-Request-Id: tea-1\r\n\r\n";
-    bring(later.ask(&mut client, line), Err(std::io::Error::other(why.clone()).into()));
+    let request = "GET /later HTTP/1.1\r\nHost: a\r\nX-Request-Id: tea-1\r\n\r\n";
+    bring(later.ask(&mut client, request), Err(std::io::Error::other(why.clone()).into()));
     assert_eq!(client.answer().status, 500);
     is_logged(&["a handler failed at GET /later", &why, ", request tea-1"]);
     client.get("/").is(200, "hello");

@@ -194,11 +194,11 @@ fn a_limit_that_a_handler_meets_has_its_value() {
     let chunk = "x".repeat(778);
     let chunked =
         format!("POST /echo/chunked HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n30a\r\n{chunk}\r\n0\r\n\r\n");
-    for (request, line) in [(declared, "POST /echo/declared"), (chunked, "POST /echo/chunked")] {
+    for (request, path) in [(declared, "POST /echo/declared"), (chunked, "POST /echo/chunked")] {
         let mut client = site.client();
         client.send(request);
         let answer = client.answer();
-        assert!(answer.status == 413 && answer.text().contains("than the 777 bytes"), "{line}: {answer:?}");
-        is_logged(&[named, line]);
+        assert!(answer.status == 413 && answer.text().contains("than the 777 bytes"), "{path}: {answer:?}");
+        is_logged(&[named, path]);
     }
 }

@@ -184,9 +184,9 @@ fn s7_8_upgrade_is_named_in_connection_wherever_it_is_sent() {
         Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
     };
     let server = CASE.bind("127.0.0.1:0").start(handler).unwrap();
-    for (line, connection) in [("keep-alive", "upgrade"), ("close", "upgrade, close")] {
+    for (wanted, connection) in [("keep-alive", "upgrade"), ("close", "upgrade, close")] {
         let mut client = Client::connect(&server);
-        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {line}\r\n\r\n"));
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {wanted}\r\n\r\n"));
         let answer = client.answer();
         let said = (answer.status, answer.field("upgrade"), answer.field("connection"));
         assert_eq!(said, (426, Some("x"), Some(connection)), "{answer:?}");

@@ -313,9 +313,9 @@ fn who_did_not_ask_gets_500() {
 #[test]
 fn one_of_several_protocols_will_do() {
     let (server, _) = start();
-    for line in ["h2c, echo", "h2c\r\nUpgrade: ECHO"] {
+    for protocols in ["h2c, echo", "h2c\r\nUpgrade: ECHO"] {
         let mut client = Client::connect(&server);
-        client.send(ASK.replace("/PATH", "/echo").replace("Upgrade: echo", &format!("Upgrade: {line}")));
+        client.send(ASK.replace("/PATH", "/echo").replace("Upgrade: echo", &format!("Upgrade: {protocols}")));
         switched(&mut client);
         client.send("x");
         assert_eq!(client.exactly(1), b"x");

@@ -195,8 +195,8 @@ fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'stat
 /// Returns the protocol that the client requests, if it is allowed.
 pub(super) fn requested_upgrade<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
     let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
-    let mut line = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
-    line.next().filter(|_| asks).map(String::as_str)
+    let mut requested = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
+    requested.next().filter(|_| asks).map(String::as_str)
 }
 
 /// Returns whether the client waits for `100 (Continue)` before it sends its body (RFC 9110 section 10.1.1).

@@ -310,10 +310,10 @@ impl ProxyExchange {
 
     /// Upgrades the client's connection after the server has switched protocols.
     fn upgrade(self, req: &Request<'_>, received: Received) -> Result<Response, Failure> {
-        let line = request::requested_upgrade(req, &self.options).filter(|_| self.is_sent());
+        let requested = request::requested_upgrade(req, &self.options).filter(|_| self.is_sent());
         let mut given = received.fields.iter().filter(|(name, _)| name == header::UPGRADE);
         let given = given.find(|(_, given)| {
-            line.is_some_and(|line| given.as_bytes().eq_ignore_ascii_case(line.as_bytes()))
+            requested.is_some_and(|requested| given.as_bytes().eq_ignore_ascii_case(requested.as_bytes()))
         });
         let Some((_, protocol)) = given.cloned() else {
             return Err(Failure::UnexpectedUpgrade);

@@ -211,12 +211,12 @@ fn who_has_gone_is_not_sent_to() {
         connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     connections.truncate(1);
-    let line = std::cell::Cell::new(0);
+    let calls = std::cell::Cell::new(0);
     let sent = hub.send_where(&Event::new("x"), |_| {
-        line.set(line.get() + 1);
+        calls.set(calls.get() + 1);
         true
     });
-    assert_eq!((sent, line.get()), (1, 1));
+    assert_eq!((sent, calls.get()), (1, 1));
 }
 
 /// Order: missed events, first events, new events. Events that were sent to some clients are not in the

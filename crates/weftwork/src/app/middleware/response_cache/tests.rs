@@ -41,7 +41,7 @@ fn fresh_for_a_minute() -> TestClient {
     client_of(ResponseCache::new(), &[("cache-control", "max-age=60")])
 }
 
-fn line(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> TestResponse {
+fn get(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> TestResponse {
     let mut request = client.get(target);
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -51,7 +51,7 @@ fn line(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> TestR
 
 /// Returns the number of the handler's run that made the answer.
 fn run(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> usize {
-    let answer = line(client, target, fields);
+    let answer = get(client, target, fields);
     assert_eq!(answer.status, StatusCode::OK, "{target} {fields:?}");
     answer.text().parse().unwrap()
 }
@@ -244,7 +244,7 @@ fn conditions_are_answered_from_what_is_kept() {
     let tag = client.get("/").send().header("etag").unwrap().to_owned();
     client.advance(Duration::from_secs(5));
     for known in [tag.clone(), format!("W/{tag}"), "*".into()] {
-        let answer = line(&mut client, "/", &[("if-none-match", &known)]);
+        let answer = get(&mut client, "/", &[("if-none-match", &known)]);
         assert_eq!((answer.status, answer.header("age")), (StatusCode::NOT_MODIFIED, Some("5")), "{known}");
         assert_eq!((answer.header("etag"), answer.bytes().len()), (Some(&*tag), 0));
     }
@@ -252,7 +252,7 @@ fn conditions_are_answered_from_what_is_kept() {
 
     // The first request may be conditional, too: the whole response is stored.
     let mut client = client_of(ResponseCache::new(), &[("cache-control", "max-age=60"), ("etag", "\"own\"")]);
-    let first = line(&mut client, "/", &[("if-none-match", "\"own\"")]);
+    let first = get(&mut client, "/", &[("if-none-match", "\"own\"")]);
     assert_eq!((first.status, first.header("age")), (StatusCode::NOT_MODIFIED, None));
     assert_eq!(run(&mut client, "/", &[]), 1);
 }
@@ -308,11 +308,11 @@ fn compression_inside_is_kept_by_coding() {
     let mut client = TestClient::new(handler.with(Compression::new()).with(ResponseCache::new()));
     for _ in 0..2 {
         for (accepted, coding) in [("gzip", Some("gzip")), ("br", Some("br")), ("identity", None)] {
-            let answer = line(&mut client, "/", &[("accept-encoding", accepted)]);
+            let answer = get(&mut client, "/", &[("accept-encoding", accepted)]);
             assert_eq!((answer.status, answer.header("content-encoding")), (StatusCode::OK, coding));
         }
     }
-    assert_eq!(line(&mut client, "/", &[("accept-encoding", "br")]).header("age"), Some("0"));
+    assert_eq!(get(&mut client, "/", &[("accept-encoding", "br")]).header("age"), Some("0"));
 }
 
 #[test]
@@ -337,6 +337,6 @@ fn a_grant_for_any_origin_is_kept_for_all() {
     let handler = counting(|_, response| response.with_header(header::CACHE_CONTROL, MINUTE));
     let mut client = TestClient::new(handler.with(Cors::any_origin()).with(ResponseCache::new()));
     assert_eq!(run(&mut client, "/", &[]), 1);
-    let answer = line(&mut client, "/", &[("origin", "https://app.example")]);
+    let answer = get(&mut client, "/", &[("origin", "https://app.example")]);
     assert_eq!((answer.text(), answer.header("access-control-allow-origin")), ("1", Some("*")));
 }

@@ -30,11 +30,11 @@ fn end_behind(mut stream: TcpStream, answer: &str, resets: bool) -> usize {
         head.push(byte[0]);
     }
     // If no request came, the connection has already ended.
-    let line = usize::from(!head.is_empty());
-    if line > 0 {
+    let requests = usize::from(!head.is_empty());
+    if requests > 0 {
         stream.write_all(answer.as_bytes()).unwrap();
     }
-    line
+    requests
 }
 
 /// RFC 9110 section 9.2.2: a request that was repeated automatically is not repeated again.
@@ -49,8 +49,8 @@ fn a_request_is_sent_twice_at_most() {
         assert_eq!(client.request(method.parse().unwrap(), "/").send().status.as_u16(), 502);
         // The unused kept connections end with it.
         drop(client);
-        let line: usize = idle.into_iter().map(|end| end.join().unwrap()).sum();
-        assert_eq!((line, fresh.join().unwrap()), (1, 1), "{method}, resets: {resets}");
+        let requests: usize = idle.into_iter().map(|end| end.join().unwrap()).sum();
+        assert_eq!((requests, fresh.join().unwrap()), (1, 1), "{method}, resets: {resets}");
     }
 }
 

@@ -11,7 +11,7 @@ fn a_key_is_all_that_names_the_target() {
     let router = Router::new().nest("/a", Router::new().fallback(handler));
     let mut client = TestClient::new(router.with(ResponseCache::new()))
         .settings(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
-    let line: [(&str, &[(&str, &str)]); 10] = [
+    let requests: [(&str, &[(&str, &str)]); 10] = [
         ("/a/", &[]),
         ("/a/b", &[]),
         ("/a/b?", &[]),
@@ -24,7 +24,7 @@ fn a_key_is_all_that_names_the_target() {
         ("/a/b", &[("x-forwarded-host", "other.example")]),
     ];
     for round in 0..2 {
-        for (number, (target, fields)) in line.iter().enumerate() {
+        for (number, (target, fields)) in requests.iter().enumerate() {
             assert_eq!(run(&mut client, target, fields), number + 1, "round {round}: {target} {fields:?}");
         }
     }
@@ -39,7 +39,7 @@ fn vary_tells_requests_apart() {
     let lines = [("vary", "Accept-Language"), ("vary", "x-b"), ("cache-control", "max-age=60")];
     let handler = counting(move |_, response| with(response, &lines));
     let mut client = TestClient::new(handler.with(ResponseCache::new()));
-    let line: [&[(&str, &str)]; 7] = [
+    let requests: [&[(&str, &str)]; 7] = [
         &[],
         &[("accept-language", "en")],
         &[("accept-language", "EN")],
@@ -49,7 +49,7 @@ fn vary_tells_requests_apart() {
         &[("accept-language", "en"), ("x-b", "1")],
     ];
     for round in 0..2 {
-        for (number, fields) in line.iter().enumerate() {
+        for (number, fields) in requests.iter().enumerate() {
             assert_eq!(run(&mut client, "/", fields), number + 1, "round {round}: {fields:?}");
         }
     }
