@@ -70,7 +70,7 @@ impl Server {
     }
 }
 
-/// Hands out ports of [`PORTS`] that are free, each once until all were used.
+/// Hands out ports of `PORTS` that are free, each once until all were used.
 #[derive(Debug)]
 pub struct Ports(u16);
 
