@@ -1,4 +1,4 @@
-//! What do all fuzz targets ask? That bytes have one reading: the same however they are split, and the same
+//! Code of all fuzz targets: bytes have one reading, the same however they are split, and the same
 //! for a second reader that was written apart from the first.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! How would someone else read this request? A second reader, plain and slow, written from RFC 9112 alone and
+//! A second reader of requests, plain and slow, written from RFC 9112 alone and
 //! sharing no line with the codec. It takes a complete head, cuts it at CRLF, and refuses what two readers
 //! could see differently.
 

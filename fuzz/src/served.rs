@@ -1,4 +1,4 @@
-//! What does a handler get to see of a stream of bytes, and the client of its answers? The codec is not alone
+//! Compares what a handler sees of a stream of bytes, and a client of its responses. The codec is not alone
 //! here: it is driven by the connection core, as in a server.
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Which of the bytes after the head are the request's body?
+//! Decides which bytes after the head are the request's body.
 
 mod chunked;
 mod trailers;

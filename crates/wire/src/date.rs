@@ -1,4 +1,4 @@
-//! What stands in the `Date` field?
+//! Writes the value of the `Date` field.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};

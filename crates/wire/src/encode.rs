@@ -1,7 +1,6 @@
-//! Which bytes say this response?
+//! Encodes responses.
 //!
-//! [`plan`] decides, and may refuse; the writing after it cannot fail, so a refused head leaves no bytes
-//! behind.
+//! [`plan`] decides, and may refuse. The writing after it cannot fail, so a refused head writes no bytes.
 
 mod plan;
 mod status;
@@ -24,7 +23,7 @@ pub enum BodyLength {
     Unknown,
 }
 
-/// A response, but for its body.
+/// A response, except for its body.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// A final status; 101 for [`Http1::write_switch`](crate::Http1::write_switch).
@@ -57,7 +56,7 @@ impl Default for ResponseHead<'_> {
 /// How the body of a response is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Delimiter {
-    /// There is none: what is written is swallowed.
+    /// No body is sent: written bytes are dropped.
     #[default]
     NoBody,
     /// That many bytes are still to come.
@@ -189,7 +188,7 @@ pub(crate) fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The fields of a response, but for those that the codec says in its own words.
+/// The fields of a response, except for those that the codec writes itself.
 #[inline(never)]
 fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Whose fault is it, which rule was broken, and what is the answer?
+//! The errors of a message: who caused them, the rule that was broken, and the status.
 
 use std::error::Error;
 use std::fmt::{Display, Formatter, Result};
@@ -157,7 +157,7 @@ impl Display for Fault {
 
 impl Error for Fault {}
 
-/// What our own side did wrong. The call that says so has written nothing, but for
+/// A mistake of our own side. The call that returns it has written nothing, except for
 /// [`Http1::write_response`](crate::Http1::write_response) with a body of another length: its head has been written,
 /// and a body that is too short. The connection is still in step with its peer, or will be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

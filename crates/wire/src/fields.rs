@@ -1,6 +1,6 @@
-//! What do the fields say that choose which part of a representation is sent, and whether any is?
+//! Reads the fields that select which part of a representation is sent, and whether it is sent.
 //!
-//! Pure functions over field values, for whoever serves representations: RFC 9110 §13 (conditional requests),
+//! Pure functions over field values, for servers of representations: RFC 9110 §13 (conditional requests),
 //! §14 (ranges), §12.5.3 (codings), §8.8 (validators). What cannot be read is treated as the RFC says of each
 //! field, which is nearly always: as if it were not there.
 

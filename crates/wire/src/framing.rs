@@ -1,4 +1,4 @@
-//! Where does the message end, and does the connection go on? One pure function over *all* field lines.
+//! Decides where a message ends and whether the connection persists: one pure function over *all* field lines.
 
 use crate::error::Fault;
 use crate::grammar::{decimal, elements, is_token};

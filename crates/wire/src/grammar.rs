@@ -1,4 +1,4 @@
-//! Which bytes may stand where? The character classes of RFC 9110 and RFC 3986, as one table.
+//! The character classes of RFC 9110 and RFC 3986, as one table.
 
 const TOKEN: u8 = 1;
 const PATH: u8 = 2;
@@ -83,7 +83,7 @@ pub(crate) fn token_len(bytes: &[u8]) -> usize {
     run_len(bytes, TOKEN)
 }
 
-/// How many bytes at the start of `bytes` a path may hold, but for the percent sign.
+/// How many bytes at the start of `bytes` a path may hold, except for the percent sign.
 #[inline]
 pub(crate) fn path_len(bytes: &[u8]) -> usize {
     run_len(bytes, PATH)
@@ -95,7 +95,7 @@ pub(crate) fn query_len(bytes: &[u8]) -> usize {
     run_len(bytes, QUERY)
 }
 
-/// How many bytes at the start of `bytes` a registered name may hold, but for the percent sign.
+/// How many bytes at the start of `bytes` a registered name may hold, except for the percent sign.
 #[inline]
 pub(crate) fn reg_name_len(bytes: &[u8]) -> usize {
     run_len(bytes, REG_NAME)
@@ -148,7 +148,7 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// A byte of `reg-name` of RFC 3986 §3.2.2, but for the percent sign.
+/// A byte of `reg-name` of RFC 3986 §3.2.2, except for the percent sign.
 pub(crate) fn is_reg_name_byte(byte: u8) -> bool {
     is(byte, REG_NAME)
 }

@@ -1,4 +1,4 @@
-//! What does a request's head say?
+//! Reads the head of a request.
 //!
 //! `parse.rs` splits the head into its parts and checks them, by lines (`line.rs`); `framing.rs` reads from
 //! the fields that matter (`known.rs`) how the rest of the message is delimited. A head that comes whole and
@@ -69,7 +69,7 @@ pub struct Head {
     pub method: Method,
     /// The target, in one of its four forms (RFC 9112 §3.2).
     pub target: Span,
-    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3), but for that of
+    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3), except for that of
     /// OPTIONS: see [`Head::path_in`]. Empty for the target of CONNECT.
     pub path: Span,
     /// After the `?`, without it; None when there is no `?`.

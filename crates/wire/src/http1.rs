@@ -1,4 +1,4 @@
-//! What happens on one connection, in which order? The driver that joins reader, writer and states.
+//! Drives one connection: joins the reader, the writer and their states.
 
 mod switch;
 
@@ -228,7 +228,7 @@ impl Http1 {
         self.finish(&[], out)
     }
 
-    /// Nothing in the request or on the connection has a say in a plain head, but for whether it closes. To find that
+    /// Nothing in the request or on the connection changes a plain head, except for whether it closes. To find that
     /// out before a plan is made saves a quarter of the instructions.
     #[inline]
     fn takes_plain_heads(&self) -> bool {

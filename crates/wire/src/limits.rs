@@ -1,4 +1,4 @@
-//! How much may a peer send before its message is complete?
+//! Limits on what a peer may send before its message is complete.
 
 /// Bounds on what a peer may send. Every byte that is held before a handler runs is bounded by one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

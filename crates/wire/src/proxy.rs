@@ -1,4 +1,4 @@
-//! For whom does a proxy speak? The PROXY protocol, versions 1 and 2, which stands before the first request.
+//! Reads the PROXY protocol, versions 1 and 2, which stands before the first request.
 //!
 //! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Whether a connection starts with it is for the
 //! server to know: to find out from the bytes would let any client choose.

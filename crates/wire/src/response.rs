@@ -1,4 +1,4 @@
-//! What does a server answer us? The other end of the protocol, for proxies and tests: response heads and bodies.
+//! Reads response heads and bodies, for proxies and tests.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
@@ -16,7 +16,7 @@ pub struct Received {
     pub status: StatusCode,
     /// All field lines, in order, none merged.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// The length of the body, if the head says it: 0 where there is none.
+    /// The length of the body, if the head says it. 0 without a body.
     pub length: Option<u64>,
     /// The connection may carry another request when the body is over.
     pub keep_alive: bool,

@@ -1,4 +1,4 @@
-//! What may happen next on a connection? Every transition of the protocol is in this file.
+//! Every state transition of the protocol.
 //!
 //! Three facts are kept apart and joined by one function, [`after`]: how far the request has been read, how
 //! far the response has been written, and whether the connection persists.

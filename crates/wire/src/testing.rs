@@ -1,4 +1,4 @@
-//! How do tests talk to a connection? Whole, byte by byte, and with a tail, with one answer expected of all
+//! Feeds tests' bytes to a connection whole, byte by byte, and with a tail, and expects the same result of all
 //! three.
 
 use std::time::SystemTime;
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 pub(crate) struct Talk {
     pub(crate) requests: Vec<Seen>,
     pub(crate) fault: Option<Fault>,
-    /// Bytes used, but for those of an incomplete head. 0 after a fault.
+    /// Bytes used, except for those of an incomplete head. 0 after a fault.
     pub(crate) used: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which bytes of a chunked body are its payload? RFC 9112 §7.1, one byte of framing at a time.
+//! Decodes chunked bodies (RFC 9112 §7.1), one byte of framing at a time.
 
 use http::{HeaderName, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! Which fields follow a chunked body?
+//! Reads the fields after a chunked body.
 
 use http::{HeaderName, HeaderValue};
 

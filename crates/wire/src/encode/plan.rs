@@ -1,4 +1,4 @@
-//! May this response be sent to that request, and how is its body delimited?
+//! Decides whether a response may be sent to a request, and how its body is delimited.
 
 use http::{HeaderName, HeaderValue, StatusCode};
 

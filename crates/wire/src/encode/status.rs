@@ -1,4 +1,4 @@
-//! How does a status line read?
+//! Writes status lines.
 
 use http::StatusCode;
 

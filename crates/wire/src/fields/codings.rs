@@ -1,4 +1,4 @@
-//! Which content codings and media types does a client take, and how gladly?
+//! Reads which content codings and media types a client accepts, with their weights.
 
 use crate::grammar::{elements, trim};
 
@@ -53,10 +53,10 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
     })
 }
 
-/// How much a client that sent these Accept lines wants `media_type`, in thousandths: 0 is not at all. Of the ranges that it
-/// is in, the most precise one counts (RFC 9110 §12.5.1); one with parameters is taken for one without them, where there is
-/// none, and those of `media_type` are not looked at. Without a range everything is wanted. A weight that is none, `q=.2` say,
-/// is the lowest: 1.
+/// Returns the weight of `media_type` in a client's Accept lines, in thousandths. 0: not acceptable. The most precise range that
+/// matches counts (RFC 9110 §12.5.1). If no range without parameters matches, a range with parameters counts as one without.
+/// Parameters of `media_type` are ignored. Without any range, everything is acceptable. An invalid weight, such as `q=.2`, is
+/// the lowest: 1.
 ///
 /// ```
 /// use weftwork_wire::fields::media_type_quality;

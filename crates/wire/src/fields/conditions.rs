@@ -1,4 +1,4 @@
-//! Is a conditional request to be answered with what it asks for?
+//! Evaluates conditional requests.
 
 use std::time::{Duration, SystemTime};
 
@@ -70,7 +70,7 @@ impl<'a> Conditions<'a> {
         let mut conditions = Conditions::default();
         for (name, value) in fields {
             let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
-            // By length first: most fields are none of these.
+            // By length first: most fields are not among these.
             match name.len() {
                 5 if is("range") => conditions.range.note(value),
                 8 if is("if-match") => conditions.if_match.push(value),
@@ -98,7 +98,7 @@ impl<'a> Conditions<'a> {
         }
         if !self.if_none_match.is_empty() {
             let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_weakly(tag));
-            // A `*` that is not alone is none (RFC 9110 §13.1.2), but who sent one wanted nothing overwritten.
+            // A `*` beside others is invalid (RFC 9110 §13.1.2), but its sender wanted nothing overwritten.
             let is_named =
                 names(&self.if_none_match, same) || self.if_none_match.iter().any(|line| has_star(line));
             return match (is_named, reads) {

@@ -1,4 +1,4 @@
-//! Which second does a date name?
+//! Parses dates.
 
 use std::time::SystemTime;
 

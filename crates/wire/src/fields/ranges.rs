@@ -1,4 +1,4 @@
-//! Which bytes does a Range field ask for?
+//! Resolves a Range field to bytes of a representation.
 
 use crate::grammar::{decimal, elements};
 

@@ -1,4 +1,4 @@
-//! Which entity tags does a list name, and which of them are the same?
+//! Parses and compares entity tags.
 
 use crate::grammar::{is_text_byte, trim};
 
@@ -31,7 +31,7 @@ impl<'a> EntityTag<'a> {
     }
 }
 
-/// The tags of a comma-separated list, up to the first thing that is none.
+/// The tags of a comma-separated list, up to the first invalid tag.
 pub fn tags(list: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = list;
     std::iter::from_fn(move || next(&mut rest))

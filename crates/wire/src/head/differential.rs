@@ -1,4 +1,4 @@
-//! Does `httparse`, written by others, read each head that we accept, and read the same?
+//! Compares our parser with `httparse`: it must accept each head that we accept, and read the same.
 
 use super::{Field, Head, HeadEvent, Scan, Span, Version, read};
 use crate::Limits;

@@ -1,4 +1,4 @@
-//! Which fields does the codec itself read?
+//! The fields that the codec itself reads.
 
 /// A field that frames the message or routes it. All others are for the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What stands in one field line, and if nothing does, which rule did it break?
+//! Parses one field line, or names the rule that it breaks.
 
 use super::{Field, Span};
 use crate::error::Fault;

@@ -1,4 +1,4 @@
-//! Is this head well-formed, and what are its parts?
+//! Checks a head and splits it into its parts.
 //!
 //! One pass, by our own hand: lines are split, checked, recognised and noted as they are met; only a Host line
 //! that is not plain is looked at twice. `httparse` did it before, between a search for the end of the head and

@@ -1,11 +1,11 @@
-//! Where does a block of field lines end?
+//! Finds the end of a block of field lines.
 
 use memchr::memchr2;
 
 use crate::error::Fault;
 
 /// Looks for the empty line that ends a head or trailers. However the bytes dribble in, none is looked at
-/// twice, but for a last CR whose LF has yet to come. On its way it refuses lines that end in anything but
+/// twice, except for a last CR whose LF has yet to come. On its way it refuses lines that end in anything but
 /// CRLF, and blocks that are too long.
 ///
 /// What it answers does not depend on how the bytes were split: of two faults, that of the earlier byte wins.

@@ -1,4 +1,4 @@
-//! What does the request target name?
+//! Parses the request target.
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usiz
     head.authority = Some(span(start..start + len));
     let end = path_and_query(bytes, start + len, head)?;
     if rest.get(len) != Some(&b'/') && !(head.method == Method::OPTIONS && head.query.is_none()) {
-        // RFC 9110 §4.2.3: an empty path means `/`, but for OPTIONS. The last byte of `http://` is one, and a span can show it.
+        // RFC 9110 §4.2.3: an empty path means `/`, except for OPTIONS. The last byte of `http://` is one, and a span can show it.
         head.path = span(start - 1..start);
     }
     Ok(end)

@@ -1,4 +1,4 @@
-//! What is written in front of the final response, or in its place?
+//! Writes what comes before the final response or replaces it: interim responses, upgrades and tunnels.
 
 use http::{HeaderName, HeaderValue, StatusCode};
 

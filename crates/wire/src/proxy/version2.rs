@@ -72,7 +72,7 @@ where
     Ok((Proxied::Client { source, destination }, tlvs))
 }
 
-/// Each TLV is a type, a length and so many bytes. They are passed over, but for one checksum.
+/// Each TLV is a type, a length and so many bytes. They are skipped, except for one checksum.
 fn check_tlvs(header: &[u8], mut tlvs: &[u8]) -> Result<(), ProxyFault> {
     let mut is_summed = false;
     while let [kind, high, low, rest @ ..] = tlvs {

@@ -1,4 +1,4 @@
-//! Is a response read the same however its bytes come, and is what can be read in two ways refused?
+//! Responses are read the same in all pieces, and ambiguous responses are rejected.
 
 use super::*;
 use crate::Fault::*;
