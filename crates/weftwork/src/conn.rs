@@ -10,9 +10,9 @@
 //!
 //! A response may continue after its handler. Then one of these phases comes before `Send` or in its place:
 //!
-//! - `Later`: another thread provides the response.
+//! - `Deferred`: another thread provides the response.
 //! - `FeedBody`: other threads send the body.
-//! - `Takeover`: the connection speaks another protocol.
+//! - `Upgrade`: the connection speaks another protocol.
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
@@ -23,6 +23,7 @@ mod exchange;
 mod feed_body;
 mod io;
 mod io_wait;
+mod owner;
 mod pending_body;
 mod proxy_header;
 mod refusal;
@@ -41,8 +42,10 @@ use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 pub(crate) use exchange::Call;
 pub(crate) use io::Flushed;
 pub(crate) use io_wait::{IoWait, Readiness};
+pub(crate) use owner::Registered;
 
 use self::conn_count::CountGuard;
+use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
 use crate::message::RequestLine;
 use crate::settings::or_never;
@@ -65,25 +68,12 @@ pub(crate) enum Step {
     Write,
     /// A call of the handler: [`Conn::run`].
     Call,
-    /// A thread or a fiber of its own: [`Conn::take_over`].
+    /// A thread or a fiber of its own: [`Conn::run_upgraded`].
     Upgrade,
     /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
     WaitFeed,
     /// To be dropped.
     Close,
-}
-
-/// Interest of a connection, as its owner's poller knows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Registered {
-    /// Registered with the threads that share the connection, and not with a loop. The token is its slot there.
-    Shared,
-    #[default]
-    Not,
-    /// Readable.
-    Read,
-    /// Readable or writable.
-    ReadWrite,
 }
 
 /// Position of a connection in the exchange of a request and its response.
@@ -139,18 +129,7 @@ pub(crate) struct Conn {
     handler_ran: bool,
     /// Whether so much was sent, or the peer was so slow, that bytes may still be in the local kernel.
     has_sent_much: bool,
-    /// Fields of the owner: the loop, the token there, the budget used in this cycle, and whether the poller knows the
-    /// connection.
-    pub(crate) home: u32,
-    pub(crate) calls: u32,
-    /// Whether it was read in this cycle, if that counts.
-    pub(crate) has_read: bool,
-    /// Whether it is in the loop in which it stays.
-    pub(crate) is_placed: bool,
-    pub(crate) token: usize,
-    pub(crate) registered: Registered,
-    /// Time since when it has waited for a thread. See [`Conn::drop_if_abandoned`].
-    pub(crate) queued_since: Option<Tick>,
+    pub(crate) owner: Owner,
 }
 
 impl Conn {
@@ -175,13 +154,7 @@ impl Conn {
             peer_keep_alive: false,
             handler_ran: false,
             has_sent_much: false,
-            home: 0,
-            calls: 0,
-            has_read: false,
-            is_placed: false,
-            token: 0,
-            registered: Registered::Not,
-            queued_since: None,
+            owner: Owner::default(),
         })
     }
 
@@ -241,7 +214,7 @@ impl Conn {
         self.phase == Phase::Head && self.is_idle()
     }
 
-    /// Returns whether the upgraded protocol must be run, away from any loop: [`Conn::take_over`].
+    /// Returns whether the upgraded protocol must be run, away from any loop: [`Conn::run_upgraded`].
     pub(crate) fn is_upgraded(&self) -> bool {
         self.phase == Phase::Upgrade
     }
@@ -269,8 +242,8 @@ impl Conn {
     }
 
     /// Resets the budget, because the owner takes the connection up.
-    pub(crate) fn begin_turn(&mut self) {
-        (self.calls, self.has_read) = (0, false);
+    pub(crate) fn begin_cycle(&mut self) {
+        (self.owner.budget_used, self.owner.has_read) = (0, false);
     }
 
     /// Returns whether a read is the next step, whatever the time is, because nothing waits to be sent or handled
@@ -311,7 +284,7 @@ impl Conn {
     }
 
     /// Returns the buffers of an idle connection to the pool.
-    pub(crate) fn rest(&mut self, pool: &mut BufferPool) {
+    pub(crate) fn release_buffers(&mut self, pool: &mut BufferPool) {
         if let Some(buffers) = self.buffers.take_if(|buffers| buffers.is_empty()) {
             pool.give_back(buffers);
         }

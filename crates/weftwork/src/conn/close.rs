@@ -132,7 +132,7 @@ impl Conn {
         let timeout = cx.settings.request_timeout;
         // If a thread reads the request, it arrived together with the thread.
         let came = self.pace.progress();
-        let since = self.queued_since.take().map_or(came, |queued| queued.min(came));
+        let since = self.owner.queued_since.take().map_or(came, |queued| queued.min(came));
         let is_late = !timeout.is_zero() && now >= since.after(timeout);
         if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
             self.refuse_abandoned(is_late, cx);
@@ -148,7 +148,7 @@ impl Conn {
     }
 
     /// Handles a deadline. Tells the peer, if that helps, and ends the connection.
-    pub(crate) fn expire(&mut self, now: Tick, cx: &Context) {
+    pub(crate) fn on_timeout(&mut self, now: Tick, cx: &Context) {
         if self.awaits_response() && !self.awaits_room() {
             // The delayed response is due, and the next step handles it.
             return;

@@ -111,7 +111,7 @@ impl Conn {
     /// Returns the same time exactly, and once for each token, for an owner that must set a timer.
     #[inline]
     pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
-        let (token, is_later) = (self.token, self.phase == Phase::Deferred);
+        let (token, is_later) = (self.owner.token, self.phase == Phase::Deferred);
         let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut().filter(|_| is_later) else {
             return None;
         };

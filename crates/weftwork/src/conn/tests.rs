@@ -122,11 +122,11 @@ impl Bed {
                 Step::Call => self.call(),
                 Step::Close | Step::Upgrade => return step,
                 Step::WaitFeed => {
-                    self.conn.rest(&mut self.pool);
+                    self.conn.release_buffers(&mut self.pool);
                     return step;
                 }
                 Step::Read if !self.conn.is_readable() => {
-                    self.conn.rest(&mut self.pool);
+                    self.conn.release_buffers(&mut self.pool);
                     return step;
                 }
                 Step::Read => match self.conn.fill(now, &mut self.pool) {
@@ -188,7 +188,7 @@ impl Bed {
     /// Lets the deadline pass, like the timer wheel.
     fn expire(&mut self) -> Step {
         self.now = self.conn.deadline(&self.cx);
-        self.conn.expire(self.now, &self.cx);
+        self.conn.on_timeout(self.now, &self.cx);
         self.go_on()
     }
 }

@@ -39,7 +39,7 @@ struct UpgradedSocket {
 impl Conn {
     /// Runs the upgraded protocol after [`Step::Upgrade`](super::Step::Upgrade), to its end. `is_wanted` says whether
     /// other work waits for the thread.
-    pub(crate) fn take_over(
+    pub(crate) fn run_upgraded(
         self: Box<Conn>,
         cx: &Arc<Context>,
         wait: Arc<dyn IoWait + Send + Sync>,

@@ -20,7 +20,7 @@ impl ActiveConn {
     }
 
     pub(super) fn token(&self) -> Token {
-        Token(self.conn.token)
+        Token(self.conn.owner.token)
     }
 
     /// Does what runs code of users. If that panics outside of a handler, the connection is panicked, and its guard in its
@@ -28,7 +28,7 @@ impl ActiveConn {
     #[inline]
     pub(super) fn guarded<R>(&mut self, loops: &LoopGroup, act: impl FnOnce(&mut Conn) -> R) -> R {
         self.call_guarded(act, |conn| {
-            loops.send(conn.home as usize, LoopMessage::Released(Token(conn.token)))
+            loops.send(conn.owner.loop_index as usize, LoopMessage::Released(Token(conn.owner.token)))
         })
     }
 
@@ -39,7 +39,7 @@ impl ActiveConn {
         panicked: &mut Vec<Token>,
         act: impl FnOnce(&mut Conn) -> R,
     ) -> R {
-        self.call_guarded(act, |conn| panicked.push(Token(conn.token)))
+        self.call_guarded(act, |conn| panicked.push(Token(conn.owner.token)))
     }
 
     #[inline(always)]

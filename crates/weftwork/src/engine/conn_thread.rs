@@ -94,7 +94,7 @@ impl<'a> ConnThread<'a> {
     }
 
     fn call(&mut self, conn: &mut Conn) -> Option<Outcome> {
-        if conn.queued_since.is_some() {
+        if conn.owner.queued_since.is_some() {
             conn.drop_if_abandoned(self.now, self.cx);
             return None;
         }
@@ -113,7 +113,7 @@ impl<'a> ConnThread<'a> {
         let at_once = drained || conn.is_readable();
         // Bytes that keep coming must not outrun a deadline: only a wait without bytes looks at it otherwise.
         if !at_once && now >= conn.deadline(self.cx) {
-            conn.expire(now, self.cx);
+            conn.on_timeout(now, self.cx);
             return None;
         }
         let read = match at_once {
@@ -126,7 +126,7 @@ impl<'a> ConnThread<'a> {
             Ok(_) => conn.note_progress(self.now),
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
             // From here on it is the client that is waited for.
-            Err(_) if conn.queued_since.take().is_some() => {}
+            Err(_) if conn.owner.queued_since.take().is_some() => {}
             // Nothing is on its way: at shutdown such a connection ends at once.
             Err(_) if drained => return Some(Outcome::Closed),
             // The next read is the one that waits.
@@ -147,7 +147,7 @@ impl<'a> ConnThread<'a> {
 
     /// Waits for the peer: until it gets on, its deadline, the server's next stage, or the next look at who else waits.
     fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Outcome> {
-        conn.rest(&mut self.state.pool);
+        conn.release_buffers(&mut self.state.pool);
         let cx = self.cx;
         let deadline = conn.deadline(cx);
         let look = match conn.is_lingering() {
@@ -162,7 +162,7 @@ impl<'a> ConnThread<'a> {
             // A request may have come together with the stop.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => conn.note_ready(false),
             Err(error) if !is_timed_out(&error) => return Some(Outcome::Closed),
-            Err(_) if self.now >= deadline => conn.expire(self.now, cx),
+            Err(_) if self.now >= deadline => conn.on_timeout(self.now, cx),
             Err(_) if conn.is_lingering() && (self.is_wanted)() => return Some(Outcome::Closed),
             Err(_) if conn.is_idle_for(IDLE_KEPT, self.now) && (self.is_wanted)() => {
                 conn.end_when_idle(self.now);
@@ -176,7 +176,7 @@ impl<'a> ConnThread<'a> {
 
     /// Waits for the peer, or for the feed or response that other threads bring.
     fn wait_for_feed(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
-        conn.rest(&mut self.state.pool);
+        conn.release_buffers(&mut self.state.pool);
         let waker = match &self.waker {
             Some(waker) => waker.clone(),
             None => match PipeWaker::new() {
@@ -197,7 +197,7 @@ impl<'a> ConnThread<'a> {
         let waited = waker.wait(conn, self.now.until(deadline), self.cx.stage_fd(stage));
         self.refresh();
         match waited {
-            Ok(Woken::Nothing) if self.now >= deadline => conn.expire(self.now, self.cx),
+            Ok(Woken::Nothing) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
             Ok(Woken::Nothing) => {}
             Ok(Woken::Peer { ended }) => conn.note_ready(ended),
             Err(_) => return Some(Outcome::Closed),

@@ -170,7 +170,7 @@ impl EventLoop {
         loop {
             while let Some(active) = self.to_serve.pop() {
                 let mut called = self.advance(active, cx);
-                if called.as_ref().is_some_and(|active| !active.conn.is_placed) {
+                if called.as_ref().is_some_and(|active| !active.conn.owner.is_balanced) {
                     called = called.and_then(|active| self.rebalance(active, loops));
                 }
                 if called.is_some() {
@@ -192,7 +192,7 @@ impl EventLoop {
     /// Before its first call a connection goes to the loop with the fewest, unless it ends with that call. None: it has gone.
     #[inline(never)]
     fn rebalance(&mut self, mut active: ActiveConn, loops: &LoopGroup) -> Option<ActiveConn> {
-        active.conn.is_placed = true;
+        active.conn.owner.is_balanced = true;
         if active.conn.ends_with_request() {
             return Some(active);
         }
@@ -227,9 +227,9 @@ impl EventLoop {
 
     /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
     pub(super) fn resume(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
-        active.conn.calls += 1;
+        active.conn.owner.budget_used += 1;
         self.note_pending(&mut active.conn);
-        if active.conn.calls >= CALL_BUDGET {
+        if active.conn.owner.budget_used >= CALL_BUDGET {
             self.post_next(active, cx);
             return None;
         }
@@ -237,7 +237,7 @@ impl EventLoop {
     }
 
     fn note_pending(&mut self, conn: &mut Conn) {
-        if let Some(missed) = self.table.take_pending(Token(conn.token)) {
+        if let Some(missed) = self.table.take_pending(Token(conn.owner.token)) {
             conn.note_ready(missed.ended);
         }
     }
@@ -253,7 +253,7 @@ impl EventLoop {
     pub(super) fn remove(&mut self, active: ActiveConn) -> Box<Conn> {
         let token = active.token();
         let mut conn = active.conn;
-        if std::mem::take(&mut conn.registered) != Registered::Not {
+        if std::mem::take(&mut conn.owner.registered) != Registered::Not {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.poll.registry().deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }
@@ -263,9 +263,9 @@ impl EventLoop {
 
     /// Takes a connection in: a new one, or one that comes back.
     pub(super) fn insert(&mut self, mut conn: Box<Conn>) -> ActiveConn {
-        conn.home = self.index as u32;
-        conn.token = self.table.reserve().0;
-        conn.begin_turn();
+        conn.owner.loop_index = self.index as u32;
+        conn.owner.token = self.table.reserve().0;
+        conn.begin_cycle();
         ActiveConn { conn }
     }
 
@@ -295,7 +295,7 @@ impl EventLoop {
                 continue;
             };
             conn.note_ready(ready.ended);
-            conn.begin_turn();
+            conn.begin_cycle();
             return Some(ActiveConn { conn });
         }
         None
@@ -364,11 +364,13 @@ impl EventLoop {
                 Step::Call | Step::Upgrade => return Some(active),
                 // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
                 // client had the loop for as long as it sent faster than that, and cut off all members of its loops.
-                Step::Read if active.conn.is_fed() && active.conn.has_read && active.conn.is_readable() => {
+                Step::Read
+                    if active.conn.is_fed() && active.conn.owner.has_read && active.conn.is_readable() =>
+                {
                     self.post_next(active, cx);
                 }
                 Step::Read if active.conn.is_readable() => {
-                    active.conn.has_read = true;
+                    active.conn.owner.has_read = true;
                     self.read_more(&mut active.conn);
                     continue;
                 }
@@ -376,11 +378,11 @@ impl EventLoop {
                 // Its memory is free when it is sent. With 16 bodies of 64 KiB kept until then, the allocator gave
                 // their pages back to the kernel each time: 62 us a request, not 29.
                 Step::Write if active.conn.holds_body() => return self.send_now(active, cx),
-                Step::Write if active.conn.is_fed() && active.conn.calls >= CALL_BUDGET => {
+                Step::Write if active.conn.is_fed() && active.conn.owner.budget_used >= CALL_BUDGET => {
                     self.post_next(active, cx)
                 }
                 Step::Write => {
-                    active.conn.calls += u32::from(active.conn.is_fed());
+                    active.conn.owner.budget_used += u32::from(active.conn.is_fed());
                     self.to_flush.push(active);
                 }
                 Step::Close => self.close(active),

@@ -176,8 +176,8 @@ impl LoopGroup {
 
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
     pub(super) fn deregister(&self, conn: &mut Conn, token: Token) {
-        let home = conn.home as usize;
-        if std::mem::take(&mut conn.registered) != Registered::Not {
+        let home = conn.owner.loop_index as usize;
+        if std::mem::take(&mut conn.owner.registered) != Registered::Not {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.handles[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }

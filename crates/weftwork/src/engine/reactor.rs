@@ -147,7 +147,7 @@ impl Reactor {
     fn serve_upgraded(self: &Arc<Reactor>) {
         let is_wanted = || self.upgrade_pool.has_queue();
         self.upgrade_threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
-            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
+            conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
         });
     }
 

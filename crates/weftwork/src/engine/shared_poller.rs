@@ -109,7 +109,7 @@ impl SharedPoller {
 
     /// Gives a connection its slot, if it has none yet. `None`: there is no free slot. Otherwise whether it is the only connection.
     pub(super) fn add(&self, conn: &mut Conn) -> Option<bool> {
-        if conn.registered == Registered::Shared {
+        if conn.owner.registered == Registered::Shared {
             return Some(false);
         }
         let index = lock(&self.free).pop()?;
@@ -120,24 +120,24 @@ impl SharedPoller {
             return None;
         }
         let is_first = self.conns.fetch_add(1, Ordering::SeqCst) == 0;
-        (conn.registered, conn.token) = (Registered::Shared, token);
+        (conn.owner.registered, conn.owner.token) = (Registered::Shared, token);
         Some(is_first)
     }
 
     /// To be held while a connection is with a thread, and to be forgotten when it is put back.
     pub(super) fn guard(&self, conn: &Conn) -> Option<SlotGuard<'_>> {
-        (conn.registered == Registered::Shared).then(|| SlotGuard(self, conn.token))
+        (conn.owner.registered == Registered::Shared).then(|| SlotGuard(self, conn.owner.token))
     }
 
     /// Puts a connection into its slot. Returns it if something has happened to it meanwhile.
     pub(super) fn put_back(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
-        let TimedSlot { slot, since } = &self.slots[index(conn.token)];
+        let TimedSlot { slot, since } = &self.slots[index(conn.owner.token)];
         since.store(now.0, Ordering::Relaxed);
         self.idle_conns.fetch_add(1, Ordering::SeqCst);
-        let token = conn.token;
+        let token = conn.owner.token;
         let (mut conn, closed) = slot.put(token, conn)?;
         self.idle_conns.fetch_sub(1, Ordering::SeqCst);
-        conn.note_ready(closed && conn.token == token);
+        conn.note_ready(closed && conn.owner.token == token);
         Some(conn)
     }
 
@@ -152,19 +152,19 @@ impl SharedPoller {
         let mut conn = self.slots[index(token)].slot.take(token, closed)?;
         self.idle_conns.fetch_sub(1, Ordering::SeqCst);
         // The slot may have been reused just now, and then this is another connection.
-        conn.note_ready(closed && conn.token == token);
+        conn.note_ready(closed && conn.owner.token == token);
         Some(conn)
     }
 
     /// A connection leaves for another place, if it is here.
     pub(super) fn remove(&self, conn: &mut Conn) {
-        if conn.registered == Registered::Shared {
+        if conn.owner.registered == Registered::Shared {
             // Cannot fail for a socket that is registered and open.
             let _ = epoll::delete(&self.poller, conn.as_fd());
-            conn.registered = Registered::Not;
+            conn.owner.registered = Registered::Not;
             // What has come may have been told of here.
             conn.note_ready(false);
-            self.free(conn.token);
+            self.free(conn.owner.token);
         }
     }
 

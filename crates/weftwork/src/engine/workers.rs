@@ -188,7 +188,7 @@ impl Workers {
     fn submit(self: &Arc<Workers>, mut job: Job, now: Tick) {
         if !self.pool.has_thread() {
             Counters::count(&self.cx.counters.queued);
-            job.conn.queued_since = Some(now);
+            job.conn.owner.queued_since = Some(now);
         }
         // Several acceptors may have seen the last place in the queue: one too many is not too many.
         if let Err(job) = self.pool.submit(job, || self.spawn()) {
@@ -214,7 +214,7 @@ impl Workers {
         match ConnThread::new(&self.cx, &*self.handler, state, &is_wanted).serve(&mut conn) {
             Outcome::Closed => conn.reclaim(&mut state.pool),
             Outcome::Upgraded => {
-                conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted)
+                conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted)
             }
         }
     }

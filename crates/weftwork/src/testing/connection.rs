@@ -234,7 +234,7 @@ impl TestConnection {
                 Step::Read | Step::WaitFeed => match self.pipe.run_step() {
                     StepResult::Done => conn.note_ready(self.pipe.client_has_ended()),
                     StepResult::Pause(time) => self.pause(now.after(time)),
-                    StepResult::Idle => return conn.rest(&mut self.pool),
+                    StepResult::Idle => return conn.release_buffers(&mut self.pool),
                 },
             }
         }
@@ -301,7 +301,7 @@ fn expires(conn: &mut Conn, server: &TestServer) -> bool {
     let now = server.now();
     let passed = conn.deadline(&server.cx) <= now;
     if passed {
-        conn.expire(now, &server.cx);
+        conn.on_timeout(now, &server.cx);
     }
     passed
 }

@@ -106,12 +106,12 @@ impl Rig {
                 Step::Upgrade => unreachable!("nothing in this talk is an upgrade"),
                 Step::WaitFeed if !conn.watch_feed(&self.bell, 0) => {}
                 Step::WaitFeed => {
-                    conn.rest(&mut self.pool);
+                    conn.release_buffers(&mut self.pool);
                     return;
                 }
                 Step::Read if conn.is_readable() => self.read(now),
                 Step::Read => {
-                    conn.rest(&mut self.pool);
+                    conn.release_buffers(&mut self.pool);
                     let is_bare = conn.buffers.as_ref().is_none_or(|buffers| !buffers.is_empty());
                     assert!(!conn.is_idle() || is_bare, "an idle connection holds buffers");
                     return;
@@ -120,7 +120,7 @@ impl Rig {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::BudgetSpent) => return self.kernel.make_event(),
                     Ok(Flushed::WouldBlock) => {
-                        conn.rest(&mut self.pool);
+                        conn.release_buffers(&mut self.pool);
                         let due = conn.deadline(&self.cx);
                         return self.kernel.judged(|judge| judge.check_write(due));
                     }
@@ -170,7 +170,7 @@ impl Rig {
         }
         self.pass_until(due);
         if let Some(conn) = &mut self.conn {
-            conn.expire(self.kernel.now(), &self.cx);
+            conn.on_timeout(self.kernel.now(), &self.cx);
         }
         self.turn();
         true

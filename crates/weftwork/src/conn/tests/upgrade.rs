@@ -55,7 +55,7 @@ fn tunnel(
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
     assert_eq!(bed.go_on(), Step::Upgrade);
-    bed.conn.take_over(&Arc::new(bed.cx), wait, || false);
+    bed.conn.run_upgraded(&Arc::new(bed.cx), wait, || false);
 }
 
 /// Neither the time before its first byte counts, nor the time between two bytes.

@@ -56,7 +56,7 @@ impl Shared {
         blocked: Option<bool>,
         worker: &mut WorkerState,
     ) -> Option<(Box<Conn>, Option<bool>)> {
-        let (home, poller) = (conn.home, &self.pool.source);
+        let (home, poller) = (conn.owner.loop_index, &self.pool.source);
         let guard = poller.guard(&conn);
         // A panic closes it before its slot is free for another.
         let mut conn = conn;
@@ -65,12 +65,12 @@ impl Shared {
         match outcome {
             Outcome::ToLoop => {
                 poller.remove(&mut conn);
-                conn.is_placed = false;
+                conn.owner.is_balanced = false;
                 self.loops.send(home as usize, LoopMessage::Adopt(conn));
                 None
             }
             Outcome::ToSet(now) => {
-                conn.rest(&mut worker.pool);
+                conn.release_buffers(&mut worker.pool);
                 let came_back = poller.put_back(conn, now)?;
                 Some((came_back, Some(true)))
             }
@@ -86,7 +86,7 @@ impl Shared {
             }
             Outcome::Upgraded => {
                 poller.remove(&mut conn);
-                conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
+                conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
                     self.pool.has_queue()
                 });
                 None
@@ -101,7 +101,7 @@ impl Shared {
             return None;
         }
         let mut conn = self.listeners.accept(self.cx.clock.now(), &self.cx)?;
-        conn.home = home;
+        conn.owner.loop_index = home;
         Some(conn)
     }
 
@@ -114,8 +114,8 @@ impl Shared {
     pub(super) fn evict_idle(&self, idle: Duration) {
         self.pool.source.evict_idle(idle, self.cx.clock.now(), |mut conn| {
             // Its loop has not counted it.
-            conn.is_placed = false;
-            self.loops.send(conn.home as usize, LoopMessage::Adopt(conn));
+            conn.owner.is_balanced = false;
+            self.loops.send(conn.owner.loop_index as usize, LoopMessage::Adopt(conn));
         });
     }
 
@@ -226,7 +226,7 @@ impl Shared {
 
     /// Calls the handler. Returns when it had ended, as a tick and exactly.
     fn call_detached(&self, conn: &mut Conn, now: Tick, worker: &mut WorkerState) -> (Tick, Instant) {
-        if !conn.is_request_here() && conn.registered == Registered::Shared {
+        if !conn.is_request_here() && conn.owner.registered == Registered::Shared {
             // Each packet of the body would wake another thread there.
             self.pool.source.remove(conn);
         }

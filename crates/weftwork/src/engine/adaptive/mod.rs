@@ -286,7 +286,7 @@ impl Shared {
     fn post(self: &Arc<Shared>, mut conn: Box<Conn>, now: Tick) -> Result<(), Box<Conn>> {
         let is_late = !self.pool.has_thread();
         if is_late {
-            conn.queued_since = Some(now);
+            conn.owner.queued_since = Some(now);
             self.warn_exhausted(now);
         }
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
@@ -326,7 +326,7 @@ impl Shared {
         match work {
             Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
             Work::Job(Job::Serve(mut conn)) => {
-                if conn.queued_since.is_some() {
+                if conn.owner.queued_since.is_some() {
                     conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);
                 }
                 self.serve_detached(conn, None, worker);

@@ -34,7 +34,7 @@ impl EventLoop {
         match active.guarded_in_loop(&mut self.panicked, |conn| conn.flush(now)) {
             Ok(Flushed::All) => return self.advance(active, cx),
             // A client that takes nothing is the one that may be cut off for that.
-            Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.bell, active.conn.token) => {
+            Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.bell, active.conn.owner.token) => {
                 self.post_next(active, cx)
             }
             Ok(Flushed::WouldBlock) => self.wait_for_io(active, cx),

@@ -16,9 +16,9 @@ impl EventLoop {
     /// The connection waits: for the poller, and for its deadline.
     pub(super) fn wait_for_io(&mut self, mut active: ActiveConn, cx: &Context) {
         let token = active.token();
-        active.conn.rest(&mut self.pool);
+        active.conn.release_buffers(&mut self.pool);
         // What is there of one that has come back is not known before the next look at the poller.
-        let was_watched = active.conn.registered != Registered::Not;
+        let was_watched = active.conn.owner.registered != Registered::Not;
         if let Err(error) = self.register(&mut active.conn, token) {
             self.close(active);
             return cx.warn_resources(format_args!(
@@ -48,7 +48,7 @@ impl EventLoop {
     /// wait and a read in vain.
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
         let wanted = if conn.awaits_room() { Registered::ReadWrite } else { Registered::Read };
-        if conn.registered >= wanted {
+        if conn.owner.registered >= wanted {
             return Ok(());
         }
         let interest = match wanted {
@@ -56,18 +56,18 @@ impl EventLoop {
             _ => Interest::READABLE,
         };
         let fd = conn.as_fd().as_raw_fd();
-        if conn.registered == Registered::Not {
+        if conn.owner.registered == Registered::Not {
             self.poll.registry().register(&mut SourceFd(&fd), token, interest)?;
         } else {
             self.poll.registry().reregister(&mut SourceFd(&fd), token, interest)?;
         }
-        conn.registered = wanted;
+        conn.owner.registered = wanted;
         Ok(())
     }
 
     /// The connection waits for its feed, or for its peer to go.
     pub(super) fn wait_for_feed(&mut self, active: ActiveConn, cx: &Context) {
-        if active.conn.watch_feed(&self.bell, active.conn.token) {
+        if active.conn.watch_feed(&self.bell, active.conn.owner.token) {
             self.wait_for_io(active, cx);
         } else {
             self.post_next(active, cx);
@@ -83,7 +83,7 @@ impl EventLoop {
     /// The connection's time is up.
     pub(super) fn expire(&mut self, active: &mut ActiveConn, cx: &Context) {
         let now = self.now;
-        active.guarded_in_loop(&mut self.panicked, |conn| conn.expire(now, cx));
+        active.guarded_in_loop(&mut self.panicked, |conn| conn.on_timeout(now, cx));
     }
 
     pub(super) fn close(&mut self, mut active: ActiveConn) {

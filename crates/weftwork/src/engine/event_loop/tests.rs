@@ -131,7 +131,7 @@ fn whoever_stays_goes_to_the_loop_with_the_fewest() {
         });
         let calls = [calls.next().unwrap(), calls.next().unwrap()];
         assert_eq!(calls.each_ref().map(Vec::len), [at_home, 8 - at_home], "{request}");
-        assert!(calls[1].iter().all(|active| active.conn.home == 1));
+        assert!(calls[1].iter().all(|active| active.conn.owner.loop_index == 1));
     }
 }
 

@@ -162,7 +162,7 @@ struct Visit {
 impl Visit {
     fn run(&mut self) {
         if let Some(conn) = self.conn.take() {
-            conn.take_over(&self.cx, Arc::new(OwnedFiberWait(self.cx.clone())), || false);
+            conn.run_upgraded(&self.cx, Arc::new(OwnedFiberWait(self.cx.clone())), || false);
         }
     }
 }

@@ -58,9 +58,9 @@ fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
     let [(_client, gone), (_other, mut next)] = [house.connect(), house.connect()];
     house.put(gone, house.now());
     let mut token = 0;
-    house.poller.evict_idle(Duration::ZERO, house.now(), |gone| token = gone.token);
+    house.poller.evict_idle(Duration::ZERO, house.now(), |gone| token = gone.owner.token);
     assert!(house.poller.add(&mut next) == Some(true));
-    let next_token = next.token;
+    let next_token = next.owner.token;
     assert!(token != next_token && index(token) == index(next_token), "it has the same place");
     assert!(house.poller.take(token as u64, CLOSES).is_none());
     house.put(next, house.now());

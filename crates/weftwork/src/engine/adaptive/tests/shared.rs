@@ -252,7 +252,7 @@ fn idle_connections_return_to_their_loop() {
     let set = &house.shared.pool.source;
     let _client = house.connect();
     let mut conn = house.accept();
-    conn.is_placed = true;
+    conn.owner.is_balanced = true;
     assert!(set.add(&mut conn) == Some(true));
     assert!(set.put_back(conn, house.shared.cx.clock.now()).is_none());
     house.shared.evict_idle(Duration::from_secs(60));
@@ -260,6 +260,6 @@ fn idle_connections_return_to_their_loop() {
     house.shared.evict_idle(Duration::ZERO);
     let messages = house.messages();
     // There it is placed by the loads of that time.
-    assert!(matches!(&messages[..], [LoopMessage::Adopt(conn)] if !conn.is_placed), "{messages:?}");
+    assert!(matches!(&messages[..], [LoopMessage::Adopt(conn)] if !conn.owner.is_balanced), "{messages:?}");
     drop(loops);
 }
