@@ -117,12 +117,12 @@ pub(crate) struct Conn {
     proxied: Option<Box<Proxied>>,
     /// Absent while the connection is idle.
     buffers: Option<Box<Buffers>>,
-    rest: SafeDrop,
-    open: CountGuard,
+    pending_body: SafeDrop,
+    count: CountGuard,
     /// Whether there may be bytes to read. A read that finds no more clears it.
-    readable: bool,
+    read_ready: bool,
     /// Whether the poller has reported that the peer has closed its side. A short read is then not the last one.
-    ended: bool,
+    read_closed: bool,
     /// Whether the last request keeps the connection open. Its head may be gone before its response is sent.
     peer_keep_alive: bool,
     /// Whether a handler may have taken long, so that bytes may have arrived meanwhile.
@@ -147,10 +147,10 @@ impl Conn {
             peer,
             proxied: None,
             buffers: None,
-            rest: SafeDrop::default(),
-            open: CountGuard::new(&cx.counters),
-            readable: true,
-            ended: false,
+            pending_body: SafeDrop::default(),
+            count: CountGuard::new(&cx.counters),
+            read_ready: true,
+            read_closed: false,
             peer_keep_alive: false,
             handler_ran: false,
             has_sent_much: false,
@@ -167,7 +167,7 @@ impl Conn {
             let step = match self.phase {
                 Phase::Head => self.read_head(now, cx),
                 Phase::Body => self.read_ahead(now, cx),
-                Phase::Ready => Some(if self.has_room() { Step::Call } else { Step::Write }),
+                Phase::Ready => Some(if self.has_output_space() { Step::Call } else { Step::Write }),
                 Phase::Send(after) => self.finish_sending(after, now),
                 Phase::Deferred => self.await_response(now, cx),
                 Phase::FeedBody => self.feed_on(now, cx),
@@ -185,7 +185,7 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if let Some(due) = self.response_due().filter(|_| !self.awaits_room()) {
+        if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
             return due;
         }
         let due = self.pace.deadline(&cx.settings);
@@ -237,8 +237,8 @@ impl Conn {
 
     /// Records an event of the poller.
     pub(crate) fn note_ready(&mut self, ended: bool) {
-        self.readable = true;
-        self.ended |= ended;
+        self.read_ready = true;
+        self.read_closed |= ended;
     }
 
     /// Resets the budget, because the owner takes the connection up.
@@ -249,11 +249,11 @@ impl Conn {
     /// Returns whether a read is the next step, whatever the time is, because nothing waits to be sent or handled
     /// before it.
     pub(crate) fn reads_first(&self) -> bool {
-        self.readable && self.phase == Phase::Head && self.unsent() == 0
+        self.read_ready && self.phase == Phase::Head && self.unsent() == 0
     }
 
-    pub(crate) fn is_readable(&self) -> bool {
-        self.readable
+    pub(crate) fn is_read_ready(&self) -> bool {
+        self.read_ready
     }
 
     /// Returns false if more of the current request may arrive.
@@ -274,13 +274,14 @@ impl Conn {
     }
 
     /// Returns whether the peer has not read all that was to be sent.
-    pub(crate) fn awaits_room(&self) -> bool {
+    pub(crate) fn awaits_output_space(&self) -> bool {
         self.pace.what == TimeoutKind::Write
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.
     pub(crate) fn holds_body(&self) -> bool {
-        matches!(self.rest.as_deref(), Some(PendingBody::Known { .. })) || self.unsent() > COPIED_BYTES_MAX
+        matches!(self.pending_body.as_deref(), Some(PendingBody::Known { .. }))
+            || self.unsent() > COPIED_BYTES_MAX
     }
 
     /// Returns the buffers of an idle connection to the pool.
@@ -351,7 +352,7 @@ impl Conn {
     /// Returns whether the response to another request may wait behind unsent bytes. If the peer was slow, it may not.
     /// The peer must read everything first, so that its time is that of a wait, and not of a call.
     #[inline]
-    fn has_room(&self) -> bool {
+    fn has_output_space(&self) -> bool {
         let unsent = self.unsent();
         unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != TimeoutKind::Write)
     }
@@ -373,7 +374,7 @@ impl Conn {
         // Only after a read that found nothing, because closing after a request has arrived would reset it (RFC 9112
         // section 9.6).
         let is_over = now >= self.expires || self.is_drained(now, cx);
-        if is_over && !self.readable {
+        if is_over && !self.read_ready {
             self.phase = Phase::Done;
             return Step::Close;
         }
@@ -408,12 +409,12 @@ impl Conn {
     /// responses to all requests of one read leave with one write.
     fn finish_sending(&mut self, after: After, now: Tick) -> Option<Step> {
         match after {
-            After::Next if self.rest.is_none() => self.next_request(now),
-            After::Drain if self.rest.is_none() => {
+            After::Next if self.pending_body.is_none() => self.next_request(now),
+            After::Drain if self.pending_body.is_none() => {
                 self.turn_to(TimeoutKind::Drain, now);
                 self.phase = Phase::Drain;
             }
-            _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
+            _ if self.unsent() > 0 || self.pending_body.is_some() => return Some(Step::Write),
             _ => self.end(after, now),
         }
         None

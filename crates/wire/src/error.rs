@@ -138,7 +138,7 @@ faults! {
 
 impl Fault {
     /// The limit that was passed, if it was one.
-    pub fn knob(self) -> Option<&'static str> {
+    pub fn setting(self) -> Option<&'static str> {
         match self {
             Fault::TargetTooLong => Some("request_line_bytes_max"),
             Fault::HeadTooLong | Fault::TrailersTooLong => Some("head_bytes_max"),

@@ -58,7 +58,7 @@ impl Conn {
             return;
         }
         self.pace = self.pace.then(TimeoutKind::Linger, now);
-        self.open.note_lingering();
+        self.count.note_lingering();
         self.phase = Phase::Linger;
     }
 
@@ -69,7 +69,7 @@ impl Conn {
         self.peer_keep_alive
             || self.has_sent_much
             || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
-            || (self.readable || self.handler_ran) && self.has_sent_more()
+            || (self.read_ready || self.handler_ran) && self.has_sent_more()
     }
 
     /// Checking costs a system call, which is not needed for a short response to a quick request.
@@ -149,7 +149,7 @@ impl Conn {
 
     /// Handles a deadline. Tells the peer, if that helps, and ends the connection.
     pub(crate) fn on_timeout(&mut self, now: Tick, cx: &Context) {
-        if self.awaits_response() && !self.awaits_room() {
+        if self.awaits_response() && !self.awaits_output_space() {
             // The delayed response is due, and the next step handles it.
             return;
         }
@@ -163,7 +163,7 @@ impl Conn {
                 self.pace = self.pace.then(TimeoutKind::Linger, now);
             }
             TimeoutKind::Idle | TimeoutKind::Linger => self.phase = Phase::Done,
-            TimeoutKind::Silence => self.beat(now, cx),
+            TimeoutKind::Silence => self.heartbeat(now, cx),
             TimeoutKind::Write => match self.makes_progress(now, cx) {
                 Ok(true) => {}
                 Ok(false) => {

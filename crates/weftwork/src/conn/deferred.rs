@@ -27,7 +27,7 @@ pub(super) struct RequestSummary {
 pub(super) struct PendingResponse {
     later: Deferred,
     /// Response that middleware has built from the stand-in.
-    stand_in: Response,
+    placeholder: Response,
     /// Time at which the response is sent at the latest. None if the clock cannot reach it.
     due: Option<Instant>,
     /// First tick at or after that time.
@@ -35,7 +35,7 @@ pub(super) struct PendingResponse {
     /// Whether the owner says that the time has come.
     is_due: bool,
     /// Kept parts of the request. The path is only for the log.
-    line: RequestSummary,
+    summary: RequestSummary,
     /// Token for which its loop checks it when it is due.
     alarm: Option<usize>,
 }
@@ -64,16 +64,17 @@ impl Conn {
     pub(super) fn respond_later(
         &mut self,
         later: Deferred,
-        stand_in: Response,
-        line: RequestSummary,
+        placeholder: Response,
+        summary: RequestSummary,
         moment: Instant,
         cx: &Context,
     ) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         self.forget_request();
-        let pending = PendingResponse { later, stand_in, due, due_tick, is_due: false, line, alarm: None };
-        *self.rest = Some(Box::new(PendingBody::Deferred(Box::new(pending))));
+        let pending =
+            PendingResponse { later, placeholder, due, due_tick, is_due: false, summary, alarm: None };
+        *self.pending_body = Some(Box::new(PendingBody::Deferred(Box::new(pending))));
         self.phase = Phase::Deferred;
     }
 
@@ -94,12 +95,12 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = ahead < AHEAD_BYTES_MAX;
-        if self.ended && !takes {
+        if self.read_closed && !takes {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return None;
         }
-        Some(if self.readable && takes { Step::Read } else { Step::WaitFeed })
+        Some(if self.read_ready && takes { Step::Read } else { Step::WaitFeed })
     }
 
     /// Returns when its response is sent if no other thread provides it. None if it waits for no response.
@@ -112,7 +113,8 @@ impl Conn {
     #[inline]
     pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
         let (token, is_later) = (self.owner.token, self.phase == Phase::Deferred);
-        let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut().filter(|_| is_later) else {
+        let Some(PendingBody::Deferred(pending)) = self.pending_body.as_deref_mut().filter(|_| is_later)
+        else {
             return None;
         };
         pending.due.filter(|_| pending.alarm.replace(token) != Some(token))
@@ -126,7 +128,7 @@ impl Conn {
     /// Records that its timer has fired.
     pub(crate) fn note_due(&mut self, due: Instant) {
         if self.has_alarm(due)
-            && let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut()
+            && let Some(PendingBody::Deferred(pending)) = self.pending_body.as_deref_mut()
         {
             pending.is_due = true;
         }
@@ -136,7 +138,7 @@ impl Conn {
     /// `moment` and that was unknown.
     #[cold]
     pub(crate) fn note_due_by(&mut self, moment: Instant) -> bool {
-        let Some(PendingBody::Deferred(pending)) = self.rest.as_deref_mut() else { return false };
+        let Some(PendingBody::Deferred(pending)) = self.pending_body.as_deref_mut() else { return false };
         let is_due = pending.due.is_some_and(|due| due <= moment);
         is_due && !std::mem::replace(&mut pending.is_due, true)
     }
@@ -150,16 +152,18 @@ impl Conn {
     /// Takes the provided response and the stand-in, and what was requested, for a call without a handler.
     #[cold]
     pub(super) fn take_response(&mut self) -> Option<(Deferred, Response, RequestSummary)> {
-        let Some(PendingBody::Deferred(pending)) = self.rest.take().map(|rest| *rest) else { return None };
-        let PendingResponse { later, stand_in, line, .. } = *pending;
+        let Some(PendingBody::Deferred(pending)) = self.pending_body.take().map(|rest| *rest) else {
+            return None;
+        };
+        let PendingResponse { later, placeholder, summary, .. } = *pending;
         self.phase = Phase::Ready;
         self.handler_ran = true;
-        self.held().head = Head { method: line.method.clone(), ..Head::default() };
-        Some((later, stand_in, line))
+        self.held().head = Head { method: summary.method.clone(), ..Head::default() };
+        Some((later, placeholder, summary))
     }
 
     fn pending(&self) -> Option<&PendingResponse> {
-        match self.rest.as_deref() {
+        match self.pending_body.as_deref() {
             Some(PendingBody::Deferred(pending)) => Some(pending),
             _ => None,
         }

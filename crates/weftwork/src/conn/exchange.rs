@@ -20,7 +20,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
 use super::deferred::RequestSummary;
-use super::refusal::tell;
+use super::refusal::log_client;
 use super::{COPIED_BYTES_MAX, Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
@@ -54,7 +54,7 @@ struct ConnExchange<'a> {
     wait: &'a dyn IoWait,
     dates: &'a mut DateCache,
     /// Time at which the request had arrived, as far as it was read.
-    line: Tick,
+    received: Tick,
     /// Set if the response was sent later. Then nothing else is left of the request.
     left: Option<RequestSummary>,
     /// Progress of the request's body, after the handler has waited for it.
@@ -92,7 +92,7 @@ impl Conn {
     /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
-        let line = self.pace.progress();
+        let received = self.pace.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max);
         let mut live = ConnExchange {
@@ -100,7 +100,7 @@ impl Conn {
             cx,
             wait,
             dates,
-            line,
+            received,
             left: None,
             body: None,
             waits: false,
@@ -144,11 +144,11 @@ impl<'a> ConnExchange<'a> {
     /// Takes the provided response. No handler runs for it.
     #[cold]
     fn take_what_came(&mut self, response: &mut Option<Response>) {
-        let Some((later, stand_in, line)) = self.conn.take_response() else { return };
-        self.left = Some(line);
+        let Some((later, placeholder, summary)) = self.conn.take_response() else { return };
+        self.left = Some(summary);
         let moment = self.wait.moment();
         // Its filters are told, and they belong to the user.
-        let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(stand_in, moment))));
+        let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(placeholder, moment))));
         if let Err(panic) = taken {
             *response = Some(self.answer_to_panic(panic));
         }
@@ -199,7 +199,7 @@ impl<'a> ConnExchange<'a> {
         let why = OneLine(&error);
         let line = format!("a response ended early at {line}, and its connection with it: {why}{id}");
         if self.has_left() || matches!(error.class(), ErrorClass::Client(_)) {
-            tell(self.cx, format_args!("{line}"));
+            log_client(self.cx, format_args!("{line}"));
         } else {
             log::error!("{line}");
         }
@@ -323,7 +323,7 @@ impl<'a> ConnExchange<'a> {
     fn bypass(&mut self, parts: Vec<Part>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
         let mut then = parts.into_iter();
-        *self.conn.rest = then.next().map(|part| Box::new(PendingBody::Known { part, then }));
+        *self.conn.pending_body = then.next().map(|part| Box::new(PendingBody::Known { part, then }));
         Ok(())
     }
 
@@ -381,7 +381,7 @@ impl Exchange for ConnExchange<'_> {
 
     fn deadline(&self) -> Option<Instant> {
         let timeout = self.cx.settings.request_timeout;
-        if timeout.is_zero() { None } else { self.cx.clock.moment(self.line.after(timeout)) }
+        if timeout.is_zero() { None } else { self.cx.clock.moment(self.received.after(timeout)) }
     }
 
     fn client_gone(&self) -> bool {
@@ -398,8 +398,8 @@ impl Exchange for ConnExchange<'_> {
         Ok(&buffers.input[buffers.payload.clone()])
     }
 
-    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
-        self.gather_payload(Some(self.wait.now().after(patience)))
+    fn fills_within(&mut self, timeout: Duration) -> Result<bool, BodyError> {
+        self.gather_payload(Some(self.wait.now().after(timeout)))
     }
 
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
@@ -460,8 +460,8 @@ impl Exchange for ConnExchange<'_> {
         self.start_and_push()
     }
 
-    fn pause(&mut self, patience: Duration) -> io::Result<bool> {
-        self.pause_for(patience)
+    fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
+        self.pause_for(timeout)
     }
 
     fn heartbeat(&self) -> Duration {
@@ -476,7 +476,7 @@ impl Exchange for ConnExchange<'_> {
         self.id = Some(id.into());
     }
 
-    fn tell(&self, line: fmt::Arguments<'_>) {
-        tell(self.cx, line);
+    fn log_client(&self, line: fmt::Arguments<'_>) {
+        log_client(self.cx, line);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weftwork_wire::After;
 
-use super::refusal::tell;
+use super::refusal::log_client;
 use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
@@ -31,16 +31,16 @@ pub(super) struct FeedBody {
     feed: Feed,
     /// Receiver of the other protocol. Absent if the feed is the body of a response.
     handler: Option<Box<dyn UpgradeHandler>>,
-    silence: IdlePolicy,
+    idle_policy: IdlePolicy,
     /// Time of the last bytes for the receiver.
-    heard: Tick,
+    last_read: Tick,
     /// Number of bytes that the receiver has seen and not consumed.
     left: usize,
     /// Rest of a message that was partly sent.
-    begun: Bytes,
+    partial: Bytes,
     final_message: Option<Bytes>,
     /// Whether the other side was told that the server stops.
-    told: bool,
+    stop_sent: bool,
 }
 
 impl fmt::Debug for FeedBody {
@@ -55,33 +55,33 @@ impl FeedBody {
         handler: Option<(Box<dyn UpgradeHandler>, IdlePolicy)>,
         now: Tick,
     ) -> FeedBody {
-        let (handler, silence) = handler.unzip();
-        let silence = silence.unwrap_or(IdlePolicy::Probed);
+        let (handler, idle_policy) = handler.unzip();
+        let idle_policy = idle_policy.unwrap_or(IdlePolicy::Probed);
         FeedBody {
             feed,
             handler,
-            silence,
-            heard: now,
+            idle_policy,
+            last_read: now,
             left: 0,
-            begun: Bytes::new(),
+            partial: Bytes::new(),
             final_message: None,
-            told: false,
+            stop_sent: false,
         }
     }
 
     /// Returns the next bytes to send, at most `most`.
     fn next(&mut self, most: usize) -> FeedPoll {
-        if self.begun.is_empty() {
+        if self.partial.is_empty() {
             match self.feed.pull() {
-                FeedPoll::Message(message) => self.begun = message,
+                FeedPoll::Message(message) => self.partial = message,
                 FeedPoll::End => match self.final_message.take() {
-                    Some(final_message) => self.begun = final_message,
+                    Some(final_message) => self.partial = final_message,
                     None => return FeedPoll::End,
                 },
                 other => return other,
             }
         }
-        FeedPoll::Message(self.begun.split_to(most.min(self.begun.len())))
+        FeedPoll::Message(self.partial.split_to(most.min(self.partial.len())))
     }
 
     fn refuse_if_cut(&self) -> io::Result<()> {
@@ -94,7 +94,7 @@ impl FeedBody {
             // If a line without an end were searched again for each message, its cost would depend on the client.
             Some(handler) if bytes.len() > self.left => {
                 let used = caught(|| handler.on_data(bytes))?.min(bytes.len());
-                (self.heard, self.left) = (now, bytes.len() - used);
+                (self.last_read, self.left) = (now, bytes.len() - used);
                 Ok(used)
             }
             _ => Ok(0),
@@ -102,8 +102,8 @@ impl FeedBody {
     }
 
     /// Reports once that the server stops. The feed is ended, or the other protocol is told to end.
-    fn tell(&mut self) {
-        if std::mem::replace(&mut self.told, true) {
+    fn send_stop(&mut self) {
+        if std::mem::replace(&mut self.stop_sent, true) {
             return;
         }
         let goes_on =
@@ -115,34 +115,37 @@ impl FeedBody {
 
     /// Returns whether the other protocol waits only for the confirmation of its farewell.
     fn is_last_said(&self) -> bool {
-        self.told && self.feed.is_last_said()
+        self.stop_sent && self.feed.is_last_said()
     }
 
     /// Handles a long silence.
-    fn beat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
+    fn heartbeat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
         let timeout = cx.settings.upgrade_idle_timeout;
-        if self.silence == IdlePolicy::Bounded && !timeout.is_zero() && now >= self.heard.after(timeout) {
-            let knob = cx.settings.show(&["upgrade_idle_timeout"]);
+        if self.idle_policy == IdlePolicy::Bounded
+            && !timeout.is_zero()
+            && now >= self.last_read.after(timeout)
+        {
+            let setting = cx.settings.show(&["upgrade_idle_timeout"]);
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("its client was silent for too long ({knob})"),
+                format!("its client was silent for too long ({setting})"),
             ));
         }
         if let Some(handler) = &mut self.handler {
             caught(|| handler.on_idle())?;
         }
-        if self.begun.is_empty()
+        if self.partial.is_empty()
             && let Some(message) = self.feed.heartbeat()
         {
-            self.begun = message;
+            self.partial = message;
         }
         Ok(())
     }
 }
 
 /// Contains panics of a receiver, because it runs on the thread of a loop.
-fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| {
+fn caught<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let final_message = Bytes::new();
         Err(io::Error::other(UpgradePanic { said: panic_message(&*panic).to_owned(), final_message }))
     })
@@ -165,7 +168,7 @@ impl Conn {
         self.forget_request();
         // If nothing is sent to a peer, sending cannot show that it has gone.
         self.stream.probe(cx.settings.write_timeout);
-        *self.rest = Some(Box::new(PendingBody::FeedBody(fed)));
+        *self.pending_body = Some(Box::new(PendingBody::FeedBody(fed)));
         self.turn_to(TimeoutKind::Silence, now);
         self.phase = Phase::FeedBody;
     }
@@ -180,7 +183,7 @@ impl Conn {
 
     /// Wakes the owner when the feed has messages or the response was provided. Returns false if that is so already.
     pub(crate) fn watch_feed(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        match self.rest.as_deref() {
+        match self.pending_body.as_deref() {
             Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key),
             Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key),
             _ => true,
@@ -190,7 +193,7 @@ impl Conn {
     /// Wakes the owner when the client must be disconnected, for a connection whose client reads nothing. Returns false
     /// if it must be already.
     pub(crate) fn watch_cut(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        match self.rest.as_deref() {
+        match self.pending_body.as_deref() {
             Some(PendingBody::FeedBody(fed)) => fed.feed.watch_cut(wakes, key),
             _ => true,
         }
@@ -203,14 +206,14 @@ impl Conn {
 
     #[inline(never)]
     pub(super) fn feed_on(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        let Some(mut rest) = self.rest.take() else {
+        let Some(mut rest) = self.pending_body.take() else {
             self.phase = Phase::Done;
             return None;
         };
         if let PendingBody::FeedBody(fed) = &mut *rest {
             match self.feed_with(fed, now, cx) {
                 Ok(Some(step)) => {
-                    *self.rest = Some(rest);
+                    *self.pending_body = Some(rest);
                     return Some(step);
                 }
                 Ok(None) => {}
@@ -223,7 +226,7 @@ impl Conn {
     /// Returns None if the feed has ended. The phase then says what follows.
     fn feed_with(&mut self, fed: &mut FeedBody, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
         if cx.stage() != Stage::Running {
-            fed.tell();
+            fed.send_stop();
         }
         self.pass_on(fed, now)?;
         if self.unsent() > 0 {
@@ -264,12 +267,12 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;
-        if self.ended && !takes {
+        if self.read_closed && !takes {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return Ok(None);
         }
-        Ok(Some(if self.readable && takes { Step::Read } else { Step::WaitFeed }))
+        Ok(Some(if self.read_ready && takes { Step::Read } else { Step::WaitFeed }))
     }
 
     /// Passes the client's bytes to the other protocol.
@@ -313,29 +316,29 @@ impl Conn {
     }
 
     /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
-    pub(super) fn beat(&mut self, now: Tick, cx: &Context) {
+    pub(super) fn heartbeat(&mut self, now: Tick, cx: &Context) {
         self.pace = self.pace.then(TimeoutKind::Silence, now);
-        let Some(mut rest) = self.rest.take() else { return };
+        let Some(mut rest) = self.pending_body.take() else { return };
         if let PendingBody::FeedBody(fed) = &mut *rest
-            && let Err(error) = fed.beat(now, cx)
+            && let Err(error) = fed.heartbeat(now, cx)
         {
             return self.cut(fed, &error, cx);
         }
-        *self.rest = Some(rest);
+        *self.pending_body = Some(rest);
     }
 
     #[cold]
     fn cut(&mut self, fed: &FeedBody, why: &io::Error, cx: &Context) {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { said, final_message }) = panic else {
-            tell(cx, format_args!("a connection was cut: {why}"));
+            log_client(cx, format_args!("a connection was cut: {why}"));
             self.phase = Phase::Done;
             return;
         };
         Counters::count(&cx.counters.panics);
         log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
         // After a part of a message, it would be taken for the rest of that message.
-        if !fed.begun.is_empty() || final_message.is_empty() {
+        if !fed.partial.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;
             return;
         }

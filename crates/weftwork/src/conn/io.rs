@@ -37,23 +37,23 @@ impl Conn {
     #[inline(always)]
     pub(crate) fn fill(&mut self, now: Tick, pool: &mut BufferPool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
-        let line = room(buffers);
+        let space = reserve(buffers);
         let read = self.stream.recv(&mut buffers.input);
-        self.note_read(read, line, now)
+        self.note_read(read, space, now)
     }
 
     /// Reads once, and waits for at most `patience`. After that time, call [`note_progress`](Conn::note_progress).
     #[inline(always)]
     pub(crate) fn fill_timeout(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         now: Tick,
         pool: &mut BufferPool,
     ) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
-        let line = room(buffers);
-        let read = self.stream.recv_for(&mut buffers.input, patience);
-        self.note_read(read, line, now)
+        let space = reserve(buffers);
+        let read = self.stream.recv_for(&mut buffers.input, timeout);
+        self.note_read(read, space, now)
     }
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
@@ -62,14 +62,14 @@ impl Conn {
     }
 
     #[inline(always)]
-    fn note_read(&mut self, read: io::Result<usize>, line: usize, now: Tick) -> io::Result<usize> {
+    fn note_read(&mut self, read: io::Result<usize>, space: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
-                self.readable = *count == line || self.ended;
+                self.read_ready = *count == space || self.read_closed;
                 self.pace.advance(*count, now);
             }
-            Err(error) if is_would_block(error) => self.readable = false,
+            Err(error) if is_would_block(error) => self.read_ready = false,
             Err(_) => {}
         }
         read
@@ -88,7 +88,7 @@ impl Conn {
                     if self.pace.what == TimeoutKind::Write {
                         self.pace.advance(count, now);
                     }
-                    if self.unsent() == 0 && self.rest.is_none() {
+                    if self.unsent() == 0 && self.pending_body.is_none() {
                         return Ok(self.note_flushed(now));
                     }
                 }
@@ -166,7 +166,7 @@ impl Conn {
     fn send_once(&mut self) -> io::Result<usize> {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
-        let sent = match self.rest.as_deref_mut() {
+        let sent = match self.pending_body.as_deref_mut() {
             None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Take(_))
                 if unsent.is_empty() =>
             {
@@ -176,7 +176,7 @@ impl Conn {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
                 if bytes.is_empty() {
-                    next_part(&mut self.rest);
+                    next_part(&mut self.pending_body);
                 }
                 sent
             }
@@ -192,7 +192,7 @@ impl Conn {
                     return Err(self.note_short_file());
                 }
                 if *count == 0 {
-                    next_part(&mut self.rest);
+                    next_part(&mut self.pending_body);
                 }
                 return Ok(sent);
             }
@@ -251,7 +251,7 @@ impl Conn {
 const CORKED_BYTES_MIN: u64 = 128 << 10;
 
 /// Returns the space for a read. Bytes of earlier requests at the start of the buffer are dropped first.
-fn room(buffers: &mut Buffers) -> usize {
+fn reserve(buffers: &mut Buffers) -> usize {
     buffers.make_room(1);
     buffers.input.capacity() - buffers.input.len()
 }

@@ -26,7 +26,7 @@ impl Conn {
     #[inline(never)]
     pub(super) fn read_proxy_header(&mut self, now: Tick, cx: &Context) -> Option<Step> {
         let bytes_max = u32::try_from(cx.settings.proxy_header_bytes_max).unwrap_or(u32::MAX);
-        let is_over = self.is_drained(now, cx) && !self.readable;
+        let is_over = self.is_drained(now, cx) && !self.read_ready;
         let buffers = self.buffers.get_or_insert_default();
         match read_proxy_header(buffers.unread(), bytes_max) {
             Ok(ProxyEvent::NeedMore) if is_over => self.phase = Phase::Done,

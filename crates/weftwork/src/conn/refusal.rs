@@ -25,11 +25,11 @@ impl Conn {
     #[cold]
     pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let limit = fault.knob().and_then(|knob| cx.settings.value(knob));
+        let limit = fault.setting().and_then(|setting| cx.settings.value(setting));
         let limit = limit.map(|limit| format!("; the limit is {limit}")).unwrap_or_default();
         let said = format!("{fault} ({}{limit})", fault.rule());
-        let knob = fault.knob().map(|knob| cx.settings.show(&[knob])).unwrap_or_default();
-        self.refuse(fault.status(), &said, &knob, cx);
+        let setting = fault.setting().map(|setting| cx.settings.show(&[setting])).unwrap_or_default();
+        self.refuse(fault.status(), &said, &setting, cx);
     }
 
     #[cold]
@@ -73,8 +73,8 @@ impl Conn {
     #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
-        let knobs = cx.settings.show(self.pace.what.knobs());
-        self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &knobs, cx);
+        let settings = cx.settings.show(self.pace.what.settings());
+        self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &settings, cx);
     }
 
     /// Logs a timeout in a phase in which the client gets no response.
@@ -87,8 +87,8 @@ impl Conn {
             TimeoutKind::ProxyHeader => "its PROXY header did not arrive in time",
             _ => "no request arrived in time",
         };
-        let knobs = cx.settings.show(self.pace.what.knobs());
-        tell(cx, format_args!("closing {}: {what} ({knobs})", Peer(self)));
+        let settings = cx.settings.show(self.pace.what.settings());
+        log_client(cx, format_args!("closing {}: {what} ({settings})", Peer(self)));
     }
 
     /// Rejects a request because every thread is busy and the queue is full.
@@ -101,8 +101,9 @@ impl Conn {
     #[cfg(feature = "fibers")]
     #[cold]
     pub(crate) fn refuse_no_stack(&mut self, cx: &Context) {
-        let knob = cx.settings.show(&["fiber_stack_bytes"]);
-        let note = format!("no memory, or no more mappings (vm.max_map_count), for a fiber's stack; {knob}");
+        let setting = cx.settings.show(&["fiber_stack_bytes"]);
+        let note =
+            format!("no memory, or no more mappings (vm.max_map_count), for a fiber's stack; {setting}");
         self.refuse_busy(&note, cx);
     }
 
@@ -111,11 +112,11 @@ impl Conn {
         if self.is_upgraded() {
             // The response was already sent.
             self.phase = Phase::Done;
-            tell(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
+            log_client(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
             return;
         }
         // A provided response is not sent, because the refusal would wait behind it.
-        *self.rest = None;
+        *self.pending_body = None;
         self.refuse_request(BUSY, note, cx);
     }
 
@@ -124,8 +125,8 @@ impl Conn {
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
         Counters::count(&cx.counters.queue_abandoned);
         if is_late {
-            let knob = cx.settings.show(&["request_timeout"]);
-            self.refuse_request("the request was not started in time", &knob, cx);
+            let setting = cx.settings.show(&["request_timeout"]);
+            self.refuse_request("the request was not started in time", &setting, cx);
         } else {
             self.refuse_request(
                 "the request was not started: no thread was free, and the client closed its side",
@@ -144,8 +145,8 @@ impl Conn {
     /// Rejects a connection before anything is read, because only the reserve descriptor is left for it.
     #[cold]
     pub(crate) fn refuse_no_fds(&mut self, cx: &Context) {
-        let knob = cx.settings.show(&["connections_max"]);
-        self.shed(&format!("the server has no descriptors left (RLIMIT_NOFILE); {knob}"), cx);
+        let setting = cx.settings.show(&["connections_max"]);
+        self.shed(&format!("the server has no descriptors left (RLIMIT_NOFILE); {setting}"), cx);
     }
 
     fn shed(&mut self, note: &str, cx: &Context) {
@@ -187,7 +188,7 @@ impl Conn {
 
     fn note_refusal(&self, status: StatusCode, said: &str, note: &str, cx: &Context) {
         let mark = if note.is_empty() { "" } else { "; " };
-        tell(cx, format_args!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16()));
+        log_client(cx, format_args!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16()));
     }
 
     /// Writes a refusal. Later bytes of the peer are never read as a request.
@@ -213,7 +214,7 @@ impl Conn {
 }
 
 /// Logs an action of a client. Clients can act at any rate, so only a few lines a second are written.
-pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
+pub(super) fn log_client(cx: &Context, line: fmt::Arguments<'_>) {
     if !log::log_enabled!(log::Level::Info) {
         return;
     }

@@ -125,7 +125,7 @@ impl Bed {
                     self.conn.release_buffers(&mut self.pool);
                     return step;
                 }
-                Step::Read if !self.conn.is_readable() => {
+                Step::Read if !self.conn.is_read_ready() => {
                     self.conn.release_buffers(&mut self.pool);
                     return step;
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::refusal::tell;
+use super::refusal::log_client;
 use super::{Conn, CountGuard, IoWait, PendingBody, Phase, Readiness};
 use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
@@ -33,7 +33,7 @@ struct UpgradedSocket {
     /// Progress of the peer in reading what is written.
     pace: Mutex<PeerTimer>,
     has_lingered: AtomicBool,
-    _open: CountGuard,
+    _count: CountGuard,
 }
 
 impl Conn {
@@ -45,8 +45,8 @@ impl Conn {
         wait: Arc<dyn IoWait + Send + Sync>,
         is_wanted: impl Fn() -> bool,
     ) {
-        let Conn { stream, peer, buffers, mut rest, open, .. } = *self;
-        let Some(PendingBody::Take(take)) = rest.take().map(|rest| *rest) else { return };
+        let Conn { stream, peer, buffers, mut pending_body, count, .. } = *self;
+        let Some(PendingBody::Take(take)) = pending_body.take().map(|body| *body) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe(cx.settings.write_timeout);
@@ -59,7 +59,7 @@ impl Conn {
             wait: wait_kept,
             pace,
             has_lingered,
-            _open: open,
+            _count: count,
         });
         let settings = &cx.settings;
         let _held = UpgradeCount::count(&cx.counters);
@@ -71,12 +71,12 @@ impl Conn {
                 line.linger(is_wanted);
             }
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tell(cx, format_args!("an upgraded connection ended: {error}")),
+            Ok(Err(error)) => log_client(cx, format_args!("an upgraded connection ended: {error}")),
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
             Err(panic) if wait.is_overload(&*panic) => {
                 Counters::count(&cx.counters.shed);
                 let why = "no thread was free for its blocking call";
-                tell(cx, format_args!("an upgraded connection ended: {why}"));
+                log_client(cx, format_args!("an upgraded connection ended: {why}"));
             }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);
@@ -90,7 +90,7 @@ impl Conn {
 
     /// The response is on its way, and later bytes belong to the other protocol.
     pub(super) fn leave_to(&mut self, rest: PendingBody) {
-        *self.rest = Some(Box::new(rest));
+        *self.pending_body = Some(Box::new(rest));
         self.phase = Phase::Upgrade;
     }
 }

@@ -110,7 +110,7 @@ impl<'a> ConnThread<'a> {
     fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         let now = self.now;
         let drained = conn.is_drained(now, self.cx);
-        let at_once = drained || conn.is_readable();
+        let at_once = drained || conn.is_read_ready();
         // Bytes that keep coming must not outrun a deadline: only a wait without bytes looks at it otherwise.
         if !at_once && now >= conn.deadline(self.cx) {
             conn.on_timeout(now, self.cx);
@@ -231,7 +231,7 @@ impl PipeWaker {
     /// Returns when the connection has something to say, the bell has rung, `stop` is given, or `patience` has passed.
     /// While what the client sends is not wanted, only its end counts: to poll(2) unread bytes are news each time.
     fn wait(&self, conn: &Conn, patience: Duration, stop: BorrowedFd<'_>) -> io::Result<Woken> {
-        let wanted = if conn.is_readable() { GONE } else { GONE | PollFlags::IN };
+        let wanted = if conn.is_read_ready() { GONE } else { GONE | PollFlags::IN };
         let mut fds = [
             PollFd::from_borrowed_fd(conn.as_fd(), wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),

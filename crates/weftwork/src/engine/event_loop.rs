@@ -365,11 +365,11 @@ impl EventLoop {
                 // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
                 // client had the loop for as long as it sent faster than that, and cut off all members of its loops.
                 Step::Read
-                    if active.conn.is_fed() && active.conn.owner.has_read && active.conn.is_readable() =>
+                    if active.conn.is_fed() && active.conn.owner.has_read && active.conn.is_read_ready() =>
                 {
                     self.post_next(active, cx);
                 }
-                Step::Read if active.conn.is_readable() => {
+                Step::Read if active.conn.is_read_ready() => {
                     active.conn.owner.has_read = true;
                     self.read_more(&mut active.conn);
                     continue;

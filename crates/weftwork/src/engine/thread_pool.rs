@@ -395,7 +395,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     /// Another job would find a thread, or a place in the queue.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_output_space(&self) -> bool {
         self.has_room_in(&lock(&self.state))
     }
 

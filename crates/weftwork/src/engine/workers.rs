@@ -150,7 +150,7 @@ impl Workers {
             if self.pool.has_queue() {
                 self.pool.request_thread(&|| self.spawn());
             }
-            while self.pool.has_room() {
+            while self.pool.has_output_space() {
                 let Some(conn) = doors.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.pool.has_thread() {
                     conn.send_and_close(now);
@@ -158,7 +158,7 @@ impl Workers {
                     self.submit(Job { conn, acceptor }, now);
                 }
             }
-            let is_kept_out = !self.pool.has_room() && listeners.iter().any(is_pending);
+            let is_kept_out = !self.pool.has_output_space() && listeners.iter().any(is_pending);
             self.close_idle_wanted.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
             self.wait_at(&listeners, &mut doors, now);
         }
@@ -168,7 +168,7 @@ impl Workers {
         let stop = self.cx.stage_fd(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         let timeout = match doors.retry(now) {
-            Some(_) if !self.pool.has_room() => FULL_PAUSE,
+            Some(_) if !self.pool.has_output_space() => FULL_PAUSE,
             Some(until) => now.until(until),
             None => {
                 fds.extend(listeners.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));

@@ -314,8 +314,8 @@ impl<'r> Body<'r> {
     }
 
     /// Returns whether bytes or the end are available now or within `patience`.
-    pub(crate) fn comes_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
-        let comes = self.check_length().and_then(|()| self.exchange.fills_within(patience));
+    pub(crate) fn comes_within(&mut self, timeout: Duration) -> Result<bool, BodyError> {
+        let comes = self.check_length().and_then(|()| self.exchange.fills_within(timeout));
         comes.map_err(|error| self.fail(error))
     }
 
@@ -343,15 +343,15 @@ impl<'r> Body<'r> {
     #[cold]
     fn refused(&self) -> BodyError {
         let limit = self.exchange.quota().limit;
-        self.tell(format_args!(
+        self.log_client(format_args!(
             "a request body is larger than body_bytes_max, or a BodyLimit, allows here: {limit} bytes"
         ));
         BodyError::TooLarge { limit }
     }
 
     /// Logs a line about this body.
-    pub(crate) fn tell(&self, what: fmt::Arguments<'_>) {
-        self.exchange.tell(format_args!("{what}, at {}", self.exchange.request_line()));
+    pub(crate) fn log_client(&self, what: fmt::Arguments<'_>) {
+        self.exchange.log_client(format_args!("{what}, at {}", self.exchange.request_line()));
     }
 
     fn used(&mut self, count: usize) {

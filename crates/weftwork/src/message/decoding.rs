@@ -183,7 +183,8 @@ impl Exchange for Decoded<'_> {
         if let Err(error) = self.state.fill(self.below) {
             if let BodyError::ExpansionRatio { ratio_max } = error {
                 let what = "a request body expands more than ratio_max allows";
-                self.below.tell(format_args!("{what}: {ratio_max}-fold, at {}", self.below.request_line()));
+                self.below
+                    .log_client(format_args!("{what}: {ratio_max}-fold, at {}", self.below.request_line()));
             }
             self.state.ready = 0..0;
             self.state.failed = Some(error.clone());
@@ -218,8 +219,8 @@ impl Exchange for Decoded<'_> {
         self.below.flush()
     }
 
-    fn pause(&mut self, patience: Duration) -> io::Result<bool> {
-        self.below.pause(patience)
+    fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
+        self.below.pause(timeout)
     }
 
     forward_the_rest!();

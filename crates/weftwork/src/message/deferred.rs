@@ -42,7 +42,7 @@ struct Core {
 
 #[derive(Default)]
 struct State {
-    brought: Option<Box<Response>>,
+    sent: Option<Box<Response>>,
     /// Whether no response is accepted any more. A response was sent, the senders were dropped, or it is too late.
     is_over: bool,
     /// Connection to wake. The connection sets it when it has nothing else to do.
@@ -208,7 +208,7 @@ impl ResponseSender {
         if state.is_over {
             return Err(ResponseClosed);
         }
-        state.brought = Some(response);
+        state.sent = Some(response);
         end(state);
         Ok(())
     }
@@ -267,19 +267,19 @@ impl Deferred {
         self.filters.push(Box::new(filter));
     }
 
-    /// Takes the response to send at this `moment`. It is then too late for another response. `stand_in` is the
+    /// Takes the response to send at this `moment`. It is then too late for another response. `placeholder` is the
     /// response that middleware saw and changed.
-    pub(crate) fn take(mut self, mut stand_in: Response, moment: Instant) -> Response {
-        let brought = self.core.as_ref().and_then(|core| {
+    pub(crate) fn take(mut self, mut placeholder: Response, moment: Instant) -> Response {
+        let sent = self.core.as_ref().and_then(|core| {
             let mut state = core.lock();
             state.is_over = true;
-            state.brought.take()
+            state.sent.take()
         });
         // An available response is sent, even if the loop could not check for it in time.
         let too_late =
-            if brought.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
-        if brought.is_some() || too_late.is_some() {
-            stand_in.fields.retain(|(name, value)| {
+            if sent.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
+        if sent.is_some() || too_late.is_some() {
+            placeholder.fields.retain(|(name, value)| {
                 // A changed value comes from middleware. A value about the body stays with the body, which middleware
                 // may have changed.
                 let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
@@ -287,15 +287,15 @@ impl Deferred {
                 !self.own.iter().any(|(own, said)| own == name && is_it(said))
             });
         }
-        let mut response = match (brought, too_late) {
-            (Some(brought), _) => brought.joined_with(stand_in),
+        let mut response = match (sent, too_late) {
+            (Some(sent), _) => sent.joined_with(placeholder),
             (None, Some((_, too_late))) => {
-                let close = stand_in.close;
-                let error = too_late.in_place_of(stand_in);
+                let close = placeholder.close;
+                let error = too_late.in_place_of(placeholder);
                 if close { error.with_close() } else { error }
             }
             (None, None) => {
-                Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in }
+                Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..placeholder }
             }
         };
         // The response may be sent later itself.
@@ -323,9 +323,9 @@ impl Drop for Deferred {
         let Some(core) = &self.core else { return };
         let mut state = core.lock();
         state.is_over = true;
-        let (brought, waiter) = (state.brought.take(), state.waiter.take());
+        let (sent, waiter) = (state.sent.take(), state.waiter.take());
         drop(state);
-        drop((brought, waiter));
+        drop((sent, waiter));
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) trait Exchange {
     fn fill(&mut self) -> Result<&[u8], BodyError>;
     /// Returns whether `fill` would return something now or within `patience`. An implementation that cannot tell
     /// leaves the wait to `fill`.
-    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
-        let _ = patience;
+    fn fills_within(&mut self, timeout: Duration) -> Result<bool, BodyError> {
+        let _ = timeout;
         Ok(true)
     }
     /// Consumes the first `count` bytes of what `fill` returned.
@@ -71,7 +71,7 @@ pub(crate) trait Exchange {
     /// Sends everything that was written, and waits until the kernel has accepted it.
     fn flush(&mut self) -> io::Result<()>;
     /// Pauses after a flush. Returns false if the server has begun to stop, and an error if the client has gone.
-    fn pause(&mut self, patience: Duration) -> io::Result<bool>;
+    fn pause(&mut self, timeout: Duration) -> io::Result<bool>;
     /// Returns the value of this setting.
     fn heartbeat(&self) -> Duration;
     /// Returns whether the server was told to stop.
@@ -79,7 +79,7 @@ pub(crate) trait Exchange {
     /// Appends `id` to later log lines about this request, even after its handler has panicked.
     fn identify(&mut self, id: &str);
     /// Logs a line about the client. Clients can cause any number of such lines, so only a few are logged.
-    fn tell(&self, line: fmt::Arguments<'_>);
+    fn log_client(&self, line: fmt::Arguments<'_>);
 
     /// Returns method and path for such lines.
     fn request_line(&self) -> RequestLine<'_> {
@@ -151,8 +151,8 @@ macro_rules! forward_the_rest {
             self.below.identify(id);
         }
 
-        fn tell(&self, line: std::fmt::Arguments<'_>) {
-            self.below.tell(line);
+        fn log_client(&self, line: std::fmt::Arguments<'_>) {
+            self.below.log_client(line);
         }
     };
 }

@@ -211,9 +211,9 @@ impl Exchange for Filtered<'_> {
         self.below.fill()
     }
 
-    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
+    fn fills_within(&mut self, timeout: Duration) -> Result<bool, BodyError> {
         self.send_all()?;
-        self.below.fills_within(patience)
+        self.below.fills_within(timeout)
     }
 
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
@@ -246,9 +246,9 @@ impl Exchange for Filtered<'_> {
         self.below.flush()
     }
 
-    fn pause(&mut self, patience: Duration) -> io::Result<bool> {
+    fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
         self.filter.sync(&mut BodyWriter::new(self.below))?;
-        self.below.pause(patience)
+        self.below.pause(timeout)
     }
 
     forward_the_rest!();

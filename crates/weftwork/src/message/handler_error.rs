@@ -86,7 +86,8 @@ impl Request<'_> {
     fn tell_of(&self, failed: &mut HandlerError) {
         failed.is_logged = true;
         let (line, error) = (self.exchange.request_line(), &failed.error);
-        self.exchange.tell(format_args!("a handler failed over the body of its request at {line}: {error}"));
+        self.exchange
+            .log_client(format_args!("a handler failed over the body of its request at {line}: {error}"));
     }
 }
 

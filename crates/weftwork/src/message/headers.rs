@@ -165,15 +165,15 @@ impl Response {
 
     /// Replaces a stand-in, and keeps its headers, because middleware has set them. If a header may occur only once,
     /// the replacement's own value takes precedence.
-    pub(crate) fn joined_with(mut self, stand_in: Response) -> Response {
+    pub(crate) fn joined_with(mut self, placeholder: Response) -> Response {
         let own = self.fields.len();
-        for (name, value) in stand_in.fields {
+        for (name, value) in placeholder.fields {
             let is_own = self.fields[..own].iter().any(|(field, _)| *field == name);
             if !is_own || OF_SEVERAL.contains(&name) {
                 self.fields.push((name, value));
             }
         }
-        self.close |= stand_in.close;
+        self.close |= placeholder.close;
         self
     }
 

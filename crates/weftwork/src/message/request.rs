@@ -413,8 +413,8 @@ impl<'c> Request<'c> {
     }
 
     /// Logs a line about the client. Only a few such lines are logged each second.
-    pub(crate) fn tell(&self, line: fmt::Arguments<'_>) {
-        self.exchange.tell(line);
+    pub(crate) fn log_client(&self, line: fmt::Arguments<'_>) {
+        self.exchange.log_client(line);
     }
 
     /// Appends `id` to later log lines about this request.

@@ -232,7 +232,7 @@ impl Exchange for Canned {
     }
 
     fn identify(&mut self, _: &str) {}
-    fn tell(&self, line: std::fmt::Arguments<'_>) {
+    fn log_client(&self, line: std::fmt::Arguments<'_>) {
         log::info!("{line}");
     }
 }

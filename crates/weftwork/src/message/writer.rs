@@ -102,8 +102,8 @@ impl BodyWriter<'_> {
     }
 
     /// Returns whether reading would wait for at most `patience`.
-    pub(crate) fn request_comes_within(&mut self, patience: Duration) -> io::Result<bool> {
-        Ok(Body::new(self.exchange).comes_within(patience)?)
+    pub(crate) fn request_comes_within(&mut self, timeout: Duration) -> io::Result<bool> {
+        Ok(Body::new(self.exchange).comes_within(timeout)?)
     }
 
     /// Reads like [`read_request`](BodyWriter::read_request), and appends to `into`, up to its

@@ -215,7 +215,7 @@ impl TestConnection {
                     self.is_upgraded = true;
                     self.close();
                 }
-                Step::Read if conn.is_readable() => match conn.fill(now, &mut self.pool) {
+                Step::Read if conn.is_read_ready() => match conn.fill(now, &mut self.pool) {
                     Ok(0) => conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => {}

@@ -30,7 +30,7 @@ pub(crate) enum TimeoutKind {
 
 impl TimeoutKind {
     /// Returns the settings that change this deadline.
-    pub(crate) fn knobs(self) -> &'static [&'static str] {
+    pub(crate) fn settings(self) -> &'static [&'static str] {
         match self {
             TimeoutKind::ProxyHeader => &["proxy_header_timeout"],
             TimeoutKind::Idle => &["idle_timeout"],

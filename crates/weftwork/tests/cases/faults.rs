@@ -110,7 +110,7 @@ fn chunks() {
 #[test]
 fn no_fault_is_without_a_sample() {
     let samples = || HEADS.iter().chain(FRAMING).chain(CHUNKS);
-    for fault in Fault::ALL.iter().filter(|fault| fault.knob().is_none()) {
+    for fault in Fault::ALL.iter().filter(|fault| fault.setting().is_none()) {
         assert!(samples().any(|(_, sampled)| sampled == fault), "{fault:?}");
     }
 }

@@ -95,7 +95,7 @@ fn every_fault_explains_itself() {
 #[test]
 fn every_fault_of_a_limit_names_it() {
     let knobs: Vec<_> =
-        Fault::ALL.iter().filter_map(|fault| fault.knob().map(|knob| (*fault, knob))).collect();
+        Fault::ALL.iter().filter_map(|fault| fault.setting().map(|knob| (*fault, knob))).collect();
     let want = [
         (TargetTooLong, "request_line_bytes_max"),
         (HeadTooLong, "head_bytes_max"),

@@ -62,7 +62,7 @@ impl FileError {
             FileError::NoDescriptor(error) => {
                 // Clients that download many files slowly can cause this, so the rate of the log line is
                 // limited.
-                req.tell(format_args!("cannot open {}: {error}", req.whole_path()));
+                req.log_client(format_args!("cannot open {}: {error}", req.whole_path()));
                 problem(StatusCode::SERVICE_UNAVAILABLE, "too many open files, try again later")
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }

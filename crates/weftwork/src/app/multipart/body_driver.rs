@@ -83,14 +83,14 @@ impl<'r> BodyDriver<'r> {
 
     /// Returns the error for a 413 and logs it. The log names the limit, which a client does not need.
     pub(super) fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
-        self.body.tell(format_args!("form rejected: {limit} is {value}"));
+        self.body.log_client(format_args!("form rejected: {limit} is {value}"));
         BodyError::FormLimit { limit, value }
     }
 
     /// Returns the error for a field that is too large, and logs it. The client gets the name of the field.
     pub(super) fn field_limit_exceeded(&self, field: &str, limit: &'static str, value: u64) -> BodyError {
         let field = field.to_owned();
-        self.body.tell(format_args!("form rejected: {limit} of the field {field:?} is {value}"));
+        self.body.log_client(format_args!("form rejected: {limit} of the field {field:?} is {value}"));
         BodyError::FieldTooLarge { field, limit: value }
     }
 

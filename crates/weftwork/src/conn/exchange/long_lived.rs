@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Misuse};
 
-use super::{ConnExchange, head_of, tell};
+use super::{ConnExchange, head_of, log_client};
 use crate::conn::feed_body::FeedBody;
 use crate::conn::{PendingBody, Phase};
 use crate::message::exchange::Exchange;
@@ -35,8 +35,8 @@ impl ConnExchange<'_> {
         let lasting = match lasting {
             LongLived::Deferred(later) => {
                 let (id, moment) = (self.id.take(), self.wait.moment());
-                let line = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
-                return self.conn.respond_later(later, std::mem::take(response), line, moment, self.cx);
+                let summary = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
+                return self.conn.respond_later(later, std::mem::take(response), summary, moment, self.cx);
             }
             lasting => lasting,
         };
@@ -76,7 +76,7 @@ impl ConnExchange<'_> {
     fn refuse_body_before_protocol(&mut self, now: Tick) {
         let said = "a request cannot be upgraded before its body was read";
         let (asked, id) = (self.target(), self.id_for_log());
-        tell(self.cx, format_args!("{said}, at {asked}{id}"));
+        log_client(self.cx, format_args!("{said}, at {asked}{id}"));
         let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(said).into_response().with_close();
         let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
         let after = self.whole(&refusal, payload, now).unwrap_or(After::Close);
@@ -88,9 +88,9 @@ impl ConnExchange<'_> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let date = self.dates.at(now);
             let buffers = &mut **self.conn.buffers.get_or_insert_default();
-            let (line, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
+            let (request, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
             let head = head_of(response, BodyLength::Exact(0));
-            return self.conn.http.write_switch(&head, line, bytes, date, &mut buffers.output);
+            return self.conn.http.write_switch(&head, request, bytes, date, &mut buffers.output);
         }
         if response.status.is_success() && self.head().0.method == Method::CONNECT {
             return self.write_head(response, BodyLength::Exact(0), now);

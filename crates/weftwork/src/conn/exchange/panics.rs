@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 
 use http::{StatusCode, header};
 
-use super::{ConnExchange, tell};
+use super::{ConnExchange, log_client};
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
 use crate::message::{IntoResponse, Problem, Response};
@@ -34,8 +34,11 @@ impl ConnExchange<'_> {
         let (line, id) = (self.target(), self.id_for_log());
         if self.wait.is_overload(&*panic) {
             Counters::count(&self.cx.counters.shed);
-            let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);
-            tell(self.cx, format_args!("there is no thread for a blocking call ({knobs}) at {line}{id}"));
+            let settings = self.cx.settings.show(&["threads_max", "queue_max"]);
+            log_client(
+                self.cx,
+                format_args!("there is no thread for a blocking call ({settings}) at {line}{id}"),
+            );
             let busy = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(BUSY);
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }

@@ -16,9 +16,9 @@ const AHEAD_BYTES_MAX: usize = 64 << 10;
 impl ConnExchange<'_> {
     /// Waits for this time. Returns false if the server has begun to stop. The stop ends only the first wait, because
     /// otherwise a writer that continues would spin.
-    pub(super) fn pause_for(&mut self, patience: Duration) -> io::Result<bool> {
+    pub(super) fn pause_for(&mut self, timeout: Duration) -> io::Result<bool> {
         self.flush()?;
-        let until = self.wait.now().after(patience);
+        let until = self.wait.now().after(timeout);
         let knows = self.streamed.as_ref().is_some_and(|streamed| streamed.knows_of_stop);
         let stage = if knows { Stage::Draining } else { Stage::Running };
         loop {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use http::StatusCode;
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{ConnExchange, tell};
+use super::{ConnExchange, log_client};
 use crate::conn::Readiness;
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
@@ -107,9 +107,12 @@ impl ConnExchange<'_> {
     #[cold]
     fn malformed(&self, fault: Fault) -> BodyError {
         let (line, id) = (self.target(), self.id_for_log());
-        let knob = fault.knob().map(|knob| format!("; {}", self.cx.settings.show(&[knob])));
-        let (rule, knob) = (fault.rule(), knob.unwrap_or_default());
-        tell(self.cx, format_args!("a request body is malformed at {line}: {fault} ({rule}{knob}){id}"));
+        let setting = fault.setting().map(|setting| format!("; {}", self.cx.settings.show(&[setting])));
+        let (rule, setting) = (fault.rule(), setting.unwrap_or_default());
+        log_client(
+            self.cx,
+            format_args!("a request body is malformed at {line}: {fault} ({rule}{setting}){id}"),
+        );
         BodyError::Malformed(fault)
     }
 
@@ -212,9 +215,12 @@ impl ConnExchange<'_> {
                 // The rest of the body is not waited for, and the response says so.
                 self.conn.http.close_after();
                 Counters::count(&self.cx.counters.timeouts);
-                let knobs = self.cx.settings.show(TimeoutKind::Body.knobs());
+                let settings = self.cx.settings.show(TimeoutKind::Body.settings());
                 let (asked, id) = (self.target(), self.id_for_log());
-                tell(self.cx, format_args!("a request body arrived too slowly ({knobs}) at {asked}{id}"));
+                log_client(
+                    self.cx,
+                    format_args!("a request body arrived too slowly ({settings}) at {asked}{id}"),
+                );
                 BodyError::Timeout
             }
             io::ErrorKind::ConnectionAborted => BodyError::ShuttingDown,

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::{ConnExchange, Streamed, tell};
+use super::{ConnExchange, Streamed, log_client};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Error, ErrorClass};
 use crate::message::exchange::Exchange;
@@ -230,9 +230,9 @@ impl<'a> ConnExchange<'a> {
     #[cold]
     pub(super) fn note_overload(&self, what_for: &str) {
         Counters::count(&self.cx.counters.shed);
-        let knob = self.cx.settings.show(&["threads_max"]);
+        let setting = self.cx.settings.show(&["threads_max"]);
         let (line, id) = (self.target(), self.id_for_log());
-        tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {line}{id}"));
+        log_client(self.cx, format_args!("no thread is free {what_for} ({setting}) at {line}{id}"));
     }
 
     /// Restarts the watchdog's time, because the writer of a streamed body has called in and is not stuck.

@@ -109,7 +109,7 @@ impl Rig {
                     conn.release_buffers(&mut self.pool);
                     return;
                 }
-                Step::Read if conn.is_readable() => self.read(now),
+                Step::Read if conn.is_read_ready() => self.read(now),
                 Step::Read => {
                     conn.release_buffers(&mut self.pool);
                     let is_bare = conn.buffers.as_ref().is_none_or(|buffers| !buffers.is_empty());
@@ -224,7 +224,7 @@ impl Rig {
 fn look_into(conn: &Conn, kernel: &Kernel) {
     let held = conn.buffers.as_deref().map_or((0, 0), |b| (b.input.capacity(), b.output.capacity()));
     assert!(held.0.max(held.1) < BUFFER_BYTES_MAX, "{held:?} bytes are held");
-    if conn.unsent() == 0 && (conn.rest.is_none() || conn.awaits_response()) {
+    if conn.unsent() == 0 && (conn.pending_body.is_none() || conn.awaits_response()) {
         kernel.judged(Judge::is_done);
     }
 }

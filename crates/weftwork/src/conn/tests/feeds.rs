@@ -74,8 +74,8 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
 /// A line without an end would be searched again for each message of other threads.
 #[test]
 fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
-    let line = Arc::new(AtomicUsize::new(0));
-    let counts = line.clone();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counts = calls.clone();
     let (mut bed, sender) =
         fed_with(move |feed| Response::upgrade_fed(TALK, feed, ServerStats(counts.clone())));
     for times in 1..=3 {
@@ -84,7 +84,7 @@ fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
         sender.send("news").unwrap();
         assert_eq!((bed.go_on(), bed.drive()), (Step::WaitFeed, Step::WaitFeed));
         assert!(bed.got().contains("news"));
-        assert_eq!(line.load(Ordering::Relaxed), times);
+        assert_eq!(calls.load(Ordering::Relaxed), times);
     }
 }
 

@@ -14,7 +14,7 @@ const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: 
 const TALK: HeaderValue = HeaderValue::from_static("talk");
 
 /// A connection with a small kernel buffer, on which a request has arrived. The previous response fills the buffer.
-fn line() -> Bed {
+fn bed() -> Bed {
     let mut bed = Bed::narrow();
     bed.send(get("/medium") + ASK);
     until_call(&mut bed);
@@ -43,7 +43,7 @@ fn feed() -> Feed {
 /// The handler may ignore errors, as the proxy does.
 #[test]
 fn it_has_its_time_once_however_many_follow() {
-    let mut bed = line();
+    let mut bed = bed();
     let peer = Peer::new(&bed, std::iter::empty());
     let handler = |req: &mut Request| -> Response {
         assert_eq!(hint(req).unwrap_err().kind(), ErrorKind::TimedOut);
@@ -69,7 +69,7 @@ fn what_would_have_lasted_does_not_begin() {
         ("an upgrade that is fed", || Response::upgrade_fed(TALK, feed(), Takes)),
     ];
     for (what, answer) in answers {
-        let mut bed = line();
+        let mut bed = bed();
         let peer = Peer::new(&bed, std::iter::empty());
         let handler = move |req: &mut Request| -> Response {
             hint(req).unwrap_err();

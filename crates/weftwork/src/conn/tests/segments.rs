@@ -17,7 +17,7 @@ use crate::message::BodyWriter;
 const PART: usize = 100_000;
 
 /// Over TCP, because the simulated sockets of other tests have no segments.
-fn line(request: &str) -> Bed {
+fn requested(request: &str) -> Bed {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
@@ -76,7 +76,7 @@ fn no_acts() -> Acts {
 
 #[test]
 fn what_does_not_fill_a_segment_follows_at_a_flush_and_when_all_is_written() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     stream(&mut bed, no_acts(), of_length(2 * PART), |out, socket| {
         assert!(!keeps(socket), "nothing is written");
         out.write_all(&[b'x'; PART]).unwrap();
@@ -88,7 +88,7 @@ fn what_does_not_fill_a_segment_follows_at_a_flush_and_when_all_is_written() {
         out.flush().unwrap();
         out.write_all(b"x").unwrap();
     });
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     stream(&mut bed, no_acts(), of_length(PART), |out, socket| {
         out.write_all(&[b'x'; PART]).unwrap();
         assert!(!keeps(socket), "nothing can follow, whatever the writer does next");
@@ -98,7 +98,7 @@ fn what_does_not_fill_a_segment_follows_at_a_flush_and_when_all_is_written() {
 /// Nothing is left for a loop to flush.
 #[test]
 fn what_does_not_fill_a_segment_follows_when_its_writer_is_done() {
-    let mut bed = line("GET / HTTP/1.0\r\n\r\n");
+    let mut bed = requested("GET / HTTP/1.0\r\n\r\n");
     stream(&mut bed, no_acts(), Response::default(), |out, socket| {
         out.write_all(&[b'x'; PART]).unwrap();
         assert!(keeps(socket), "its end is that of the connection");
@@ -110,7 +110,7 @@ fn what_does_not_fill_a_segment_follows_when_its_writer_is_done() {
 /// The end of the connection sends the bytes that the kernel keeps.
 #[test]
 fn the_end_of_a_connection_leaves_with_what_does_not_fill_a_segment() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     stream(&mut bed, no_acts(), Response::default().with_close(), |out, _| {
         out.write_all(&[b'x'; PART]).unwrap();
     });
@@ -126,7 +126,7 @@ fn the_end_of_a_connection_leaves_with_what_does_not_fill_a_segment() {
 #[test]
 fn what_does_not_fill_a_segment_follows_before_a_wait_for_the_client() {
     // If a body is too long for the default limit, and the handler sets none, nothing is read ahead.
-    let mut bed = line(&post("/", 1 << 40));
+    let mut bed = requested(&post("/", 1 << 40));
     bed.send([b'x'; 10]);
     await_bytes(&bed.conn.stream, 10);
     let socket = bed.conn.stream.as_fd().try_clone_to_owned().unwrap();
@@ -151,7 +151,7 @@ fn a_long_file_leaves_in_full_segments_and_whole() {
     let count = 8 << 20;
     file.set_len(count).unwrap();
     let file = Arc::new(file);
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let handler = move |_: &mut Request| {
         let payload = Payload::File { file: file.clone(), offset: 0, count, read: None };
         Response { payload, ..Response::default() }
@@ -159,10 +159,13 @@ fn a_long_file_leaves_in_full_segments_and_whole() {
     let wait = InVain { now: bed.now };
     bed.call_with(&handler, &wait);
     bed.go_on();
-    assert!(bed.conn.rest.is_some() && keeps(&bed.conn.stream), "there is more than is sent at a time");
+    assert!(
+        bed.conn.pending_body.is_some() && keeps(&bed.conn.stream),
+        "there is more than is sent at a time"
+    );
     let mut got = Vec::new();
     let mut part = vec![0; 1 << 16];
-    while bed.conn.rest.is_some() {
+    while bed.conn.pending_body.is_some() {
         while let Ok(count @ 1..) = bed.peer.read(&mut part) {
             got.extend_from_slice(&part[..count]);
         }

@@ -14,7 +14,7 @@ const LONG: u64 = 300_000;
 static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 /// A connection with a small kernel buffer, on which `request` has arrived.
-fn line(request: &str) -> Bed {
+fn requested(request: &str) -> Bed {
     let mut bed = Bed::narrow();
     bed.send(request);
     until_call(&mut bed);
@@ -44,7 +44,7 @@ fn stream<T: Send + 'static>(
 #[test]
 fn a_client_whose_time_is_up_does_not_have_it_again() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
-        let mut bed = line(request);
+        let mut bed = requested(request);
         let peer = Peer::new(&bed, std::iter::empty());
         let (kinds, gone) = stream(&mut bed, &peer, |out, _| {
             let mut tries = std::iter::repeat_with(|| out.write_all(&PART));
@@ -60,7 +60,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
 /// A wait for space ends only when there is much, and a slow client may need long for that.
 #[test]
 fn a_client_that_takes_little_gets_on() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     bed.cx.settings.rate_bytes_min = 0;
     let takes = || -> (u64, Acts) {
         (WRITE, Box::new(|stream: &mut UnixStream| assert!(stream.read(&mut [0; 8 << 10]).is_ok())))
@@ -76,7 +76,7 @@ fn a_client_that_takes_little_gets_on() {
 #[test]
 fn a_writer_that_heeds_no_errors_fills_no_memory() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
-        let mut bed = line(request);
+        let mut bed = requested(request);
         let peer = Peer::new(&bed, std::iter::empty());
         let failed =
             stream(&mut bed, &peer, |out, _| (0..100).filter(|_| out.write_all(&PART).is_err()).count());
@@ -91,7 +91,7 @@ fn a_writer_that_heeds_no_errors_fills_no_memory() {
 /// space of the whole part.
 #[test]
 fn the_end_of_a_long_part_has_little_room() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let takes =
         || -> (u64, Acts) { (1, Box::new(|stream| assert!(stream.read(&mut [0; 64 << 10]).unwrap() > 0))) };
     let peer = Peer::new(&bed, std::iter::repeat_with(takes));
@@ -104,7 +104,7 @@ fn the_end_of_a_long_part_has_little_room() {
 /// The client was slow, and could not change that while the writer was busy.
 #[test]
 fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     let written = stream(&mut bed, &peer, |out, now| {
         out.write_all(&PART).unwrap();
@@ -116,7 +116,7 @@ fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
 
 #[test]
 fn nor_is_it_when_the_writer_is_done() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     stream(&mut bed, &peer, |out, now| {
         out.write_all(&PART).unwrap();
@@ -129,7 +129,7 @@ fn nor_is_it_when_the_writer_is_done() {
 /// The watchdog counts the writer's own time since its last progress.
 #[test]
 fn a_writer_that_gets_on_or_waits_is_not_stuck() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let post = bed.post.clone();
     let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), post.clone());
     let seen = waits.clone();
@@ -198,7 +198,7 @@ impl IoWait for Cut {
 
 #[test]
 fn a_client_that_is_cut_off_was_not_too_slow() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let endless = |_: &mut Request| -> Response {
         Response::stream(|out| {
             loop {
@@ -213,7 +213,7 @@ fn a_client_that_is_cut_off_was_not_too_slow() {
 /// A panic ended the wait, as a cancellation does in a fiber. Later writes come after complete parts.
 #[test]
 fn a_writer_that_outlives_a_panic_writes_into_no_chunk() {
-    let mut bed = line(GET);
+    let mut bed = requested(GET);
     let sent = Arc::new(Mutex::new(Vec::new()));
     let taken = sent.clone();
     let panics: Acts = Box::new(|_: &mut UnixStream| panic!("the end of a wait"));

@@ -161,7 +161,7 @@ impl Shared {
                     Err(_) => return Outcome::Closed,
                 },
                 // From the shared poller, or from a listener: there it is seldom looked for in vain.
-                Step::Read if conn.is_readable() => match conn.fill(now, &mut worker.pool) {
+                Step::Read if conn.is_read_ready() => match conn.fill(now, &mut worker.pool) {
                     Ok(0) => conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => {}

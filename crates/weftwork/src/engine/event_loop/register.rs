@@ -38,7 +38,7 @@ impl EventLoop {
             // Its alarm has rung while it was out, and rings no more.
             self.posted_next.push(Ready { token, ended: false });
         }
-        if !conn.awaits_response() || conn.awaits_room() {
+        if !conn.awaits_response() || conn.awaits_output_space() {
             self.wheel.arm(&mut self.table, index(token), due);
         }
         self.table.put(token, conn);
@@ -47,7 +47,7 @@ impl EventLoop {
     /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
     /// wait and a read in vain.
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
-        let wanted = if conn.awaits_room() { Registered::ReadWrite } else { Registered::Read };
+        let wanted = if conn.awaits_output_space() { Registered::ReadWrite } else { Registered::Read };
         if conn.owner.registered >= wanted {
             return Ok(());
         }

@@ -52,9 +52,9 @@ fn a_refusal_is_news_once_and_bounds_what_is_started() {
     assert_eq!(pool.note_spawn_error(), Some(3));
     assert_eq!(pool.note_spawn_error(), None);
     assert_eq!(pool.stats(), PoolStats { threads: 2, idle: 0, queued: 0 });
-    assert!(!pool.has_thread() && pool.has_room() && !pool.count_in());
+    assert!(!pool.has_thread() && pool.has_output_space() && !pool.count_in());
     assert_eq!(pool.submit(1, no_start), Ok(()));
-    assert!(!pool.has_room());
+    assert!(!pool.has_output_space());
     assert_eq!(pool.submit(2, no_start), Err(2));
     let begun = Instant::now();
     while !pool.has_thread() {
@@ -73,9 +73,9 @@ fn a_full_queue_gives_the_job_back() {
     occupy(&pool);
     assert!(!pool.has_queue() && !pool.has_thread());
     assert_eq!(pool.submit(1, no_start), Ok(()));
-    assert!(pool.has_queue() && pool.has_room());
+    assert!(pool.has_queue() && pool.has_output_space());
     assert_eq!(pool.submit(2, no_start), Ok(()));
-    assert!(!pool.has_room());
+    assert!(!pool.has_output_space());
     assert_eq!(pool.submit(3, no_start), Err(3));
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 2 });
 

@@ -12,7 +12,9 @@ use crate::{HandlerExt, Next, TestClient, TestConnection};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A client that has sent a request. The sender answers it, or the client has left if there is no sender.
-fn line(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (TestConnection, ResponseSender) {
+fn deferred(
+    change: impl Fn(Response) -> Response + Send + Sync + 'static,
+) -> (TestConnection, ResponseSender) {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
         let (sender, response) =
@@ -49,7 +51,7 @@ impl Drop for Listens {
 #[test]
 fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
-        let (mut client, sender) = line(move |mut response| {
+        let (mut client, sender) = deferred(move |mut response| {
             if let Some(age) = set {
                 response.set_header(header::AGE, age.into());
             }
@@ -67,8 +69,8 @@ fn security_headers_are_those_of_what_is_brought() {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
         let own = HeaderValue::from_static("SAMEORIGIN");
-        let stand_in = Response::text("nothing").with_header(header::X_FRAME_OPTIONS, own);
-        let (sender, response) = Response::later(HOUR, stand_in);
+        let placeholder = Response::text("nothing").with_header(header::X_FRAME_OPTIONS, own);
+        let (sender, response) = Response::later(HOUR, placeholder);
         kept.send(sender).unwrap();
         response
     };
@@ -83,7 +85,7 @@ fn security_headers_are_those_of_what_is_brought() {
 #[test]
 fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
     let cookie = |value: &'static str| (header::SET_COOKIE, HeaderValue::from_static(value));
-    let (mut client, sender) = line(move |response| {
+    let (mut client, sender) = deferred(move |response| {
         let (name, value) = cookie("a=1");
         response
             .with_header(name, value)
@@ -91,10 +93,10 @@ fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
             .with_close()
     });
     let (name, value) = cookie("b=2");
-    let brought = Response::text("news")
+    let sent = Response::text("news")
         .with_header(name, value)
         .with_header(header::SERVER, HeaderValue::from_static("own"));
-    sender.send(brought).unwrap();
+    sender.send(sent).unwrap();
     let answer = client.response();
     assert_eq!((answer.status, answer.text()), (StatusCode::OK, "news"));
     assert_eq!(answer.header_values("set-cookie").count(), 2);
@@ -125,7 +127,7 @@ fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
 
 #[test]
 fn what_middleware_makes_of_the_other_response_is_sent() {
-    let (mut client, sender) = line(|response| response.with_status(StatusCode::ACCEPTED));
+    let (mut client, sender) = deferred(|response| response.with_status(StatusCode::ACCEPTED));
     drop(sender);
     let answer = client.response();
     assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
@@ -151,7 +153,7 @@ fn a_body_that_nobody_read_before_is_an_error_then() {
 
 #[test]
 fn a_middleware_may_answer_by_itself() {
-    let (mut client, sender) = line(|response| response.with_body("mine"));
+    let (mut client, sender) = deferred(|response| response.with_body("mine"));
     assert_eq!(client.response().text(), "mine");
     assert!(sender.is_closed());
     assert_eq!(sender.send("late"), Err(ResponseClosed));
@@ -161,7 +163,7 @@ fn a_middleware_may_answer_by_itself() {
 fn filters_hear_what_is_sent() {
     let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
         let (heard, told) = channel();
-        let (client, sender) = line(move |response| response.filter_stream(Listens(heard.clone())));
+        let (client, sender) = deferred(move |response| response.filter_stream(Listens(heard.clone())));
         bring(sender, client);
         told.try_iter().collect::<Vec<_>>()
     };
@@ -199,7 +201,7 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
             panic!("as asked");
         }
     }
-    let (mut client, sender) = line(|response| response.filter_stream(Odd));
+    let (mut client, sender) = deferred(|response| response.filter_stream(Odd));
     sender.send("brought").unwrap();
     let answer = client.response();
     assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));
@@ -208,7 +210,7 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
 /// A tunnel cannot be sent later, and is refused when it is sent.
 #[test]
 fn a_client_that_asks_for_a_tunnel_later_gets_none() {
-    for (stand_in, bring, status) in [
+    for (placeholder, bring, status) in [
         (StatusCode::BAD_GATEWAY, Some(true), 500),
         (StatusCode::NO_CONTENT, Some(true), 500),
         (StatusCode::BAD_GATEWAY, Some(false), 501),
@@ -217,7 +219,7 @@ fn a_client_that_asks_for_a_tunnel_later_gets_none() {
     ] {
         let (kept, senders) = channel();
         let handler = move |_: &mut Request| {
-            let (sender, response) = Response::later(HOUR, stand_in);
+            let (sender, response) = Response::later(HOUR, placeholder);
             kept.send(sender).unwrap();
             response
         };
@@ -230,7 +232,7 @@ fn a_client_that_asks_for_a_tunnel_later_gets_none() {
             None => drop(sender),
         }
         let answer = client.response();
-        assert_eq!((answer.status.as_u16(), answer.closes()), (status, true), "{stand_in} {bring:?}");
+        assert_eq!((answer.status.as_u16(), answer.closes()), (status, true), "{placeholder} {bring:?}");
     }
 }
 

@@ -135,11 +135,11 @@ fn a_body_error_keeps_its_status_inside_an_io_error_only() {
 
 #[test]
 fn the_user_is_told_name_value_and_bound() {
-    let knob = Error::setting("head_bytes_max", "many", "a size");
-    assert_eq!(knob.to_string(), "invalid head_bytes_max \"many\": expected a size");
+    let setting = Error::setting("head_bytes_max", "many", "a size");
+    assert_eq!(setting.to_string(), "invalid head_bytes_max \"many\": expected a size");
     let small = Error::too_small("fields_max", 0, 1);
     assert_eq!(small.to_string(), "invalid fields_max 0: must be at least 1");
-    assert_eq!((knob.class(), small.class()), (ErrorClass::Usage, ErrorClass::Usage));
+    assert_eq!((setting.class(), small.class()), (ErrorClass::Usage, ErrorClass::Usage));
     let peer = Error::client(StatusCode::GONE, "gone");
     assert_eq!((peer.class(), peer.status()), (ErrorClass::Client(StatusCode::GONE), StatusCode::GONE));
 }
