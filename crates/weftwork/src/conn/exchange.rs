@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, Handler, Part, Payload, Request, RequestLine, Response, SERVER_ERROR};
+use crate::message::{BodyError, BodyPart, Handler, Payload, Request, RequestLine, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::{Buffers, CallSlot, DateCache, Tick};
@@ -269,7 +269,7 @@ impl<'a> ConnExchange<'a> {
         let length = match &payload {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
-            Payload::Parts(parts) => parts.iter().map(Part::count).sum(),
+            Payload::Parts(parts) => parts.iter().map(BodyPart::count).sum(),
             _ => 0,
         };
         if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
@@ -277,12 +277,12 @@ impl<'a> ConnExchange<'a> {
         }
         if length > 0 && self.conn.http.sends_body() {
             match payload {
-                Payload::Bytes(bytes) => self.bypass(vec![Part::Bytes(bytes)], length)?,
+                Payload::Bytes(bytes) => self.bypass(vec![BodyPart::Bytes(bytes)], length)?,
                 Payload::File { file, offset, count, .. } if count <= FILE_COPIED_BYTES_MAX as u64 => {
                     self.append_file(&file, offset, count as usize)?
                 }
                 Payload::File { file, offset, count, .. } => {
-                    self.bypass(vec![Part::File { file, offset, count }], count)?
+                    self.bypass(vec![BodyPart::File { file, offset, count }], count)?
                 }
                 Payload::Parts(parts) => self.bypass(parts, length)?,
                 _ => {}
@@ -320,7 +320,7 @@ impl<'a> ConnExchange<'a> {
         written
     }
 
-    fn bypass(&mut self, parts: Vec<Part>, count: u64) -> io::Result<()> {
+    fn bypass(&mut self, parts: Vec<BodyPart>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
         let mut then = parts.into_iter();
         *self.conn.pending_body = then.next().map(|part| Box::new(PendingBody::Known { part, then }));

@@ -147,7 +147,7 @@ impl FeedBody {
 fn caught<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let final_message = Bytes::new();
-        Err(io::Error::other(UpgradePanic { said: panic_message(&*panic).to_owned(), final_message }))
+        Err(io::Error::other(UpgradePanic { message: panic_message(&*panic).to_owned(), final_message }))
     })
 }
 
@@ -330,13 +330,13 @@ impl Conn {
     #[cold]
     fn cut(&mut self, fed: &FeedBody, why: &io::Error, cx: &Context) {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
-        let Some(UpgradePanic { said, final_message }) = panic else {
+        let Some(UpgradePanic { message, final_message }) = panic else {
             log_client(cx, format_args!("a connection was cut: {why}"));
             self.phase = Phase::Done;
             return;
         };
         Counters::count(&cx.counters.panics);
-        log::error!("the receiver of an upgraded connection panicked: {}", OneLine(said));
+        log::error!("the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;

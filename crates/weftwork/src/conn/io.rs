@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftwork_wire::{BodyEvent, Fault};
 
 use super::{Conn, PendingBody, Phase};
-use crate::message::Part;
+use crate::message::BodyPart;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::stream::is_would_block;
@@ -167,12 +167,12 @@ impl Conn {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
         let sent = match self.pending_body.as_deref_mut() {
-            None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Take(_))
+            None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Upgrade(_))
                 if unsent.is_empty() =>
             {
                 return Ok(0);
             }
-            Some(PendingBody::Known { part: Part::Bytes(bytes), .. }) => {
+            Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
                 if bytes.is_empty() {
@@ -180,7 +180,7 @@ impl Conn {
                 }
                 sent
             }
-            Some(PendingBody::Known { part: Part::File { file, offset, count }, .. })
+            Some(PendingBody::Known { part: BodyPart::File { file, offset, count }, .. })
                 if unsent.is_empty() =>
             {
                 if *count >= CORKED_BYTES_MIN {
@@ -198,7 +198,7 @@ impl Conn {
             }
             Some(PendingBody::Known { .. }) => self.stream.send(unsent, true)?,
             None => self.stream.send(unsent, self.ends_in_order())?,
-            Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Take(_)) => {
+            Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Upgrade(_)) => {
                 self.stream.send(unsent, false)?
             }
         };

@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::deferred::PendingResponse;
 use super::feed_body::FeedBody;
-use crate::message::{Part, Take};
+use crate::message::{BodyPart, UpgradeFn};
 
 /// Part of a response that is not copied to the write buffer.
 pub(super) enum PendingBody {
-    Known { part: Part, then: std::vec::IntoIter<Part> },
+    Known { part: BodyPart, then: std::vec::IntoIter<BodyPart> },
     Deferred(Box<PendingResponse>),
     FeedBody(FeedBody),
-    Take(Take),
+    Upgrade(UpgradeFn),
 }
 
 impl fmt::Debug for PendingBody {
@@ -22,7 +22,7 @@ impl fmt::Debug for PendingBody {
             PendingBody::Known { .. } => "bytes or files",
             PendingBody::Deferred(_) => "a response to come",
             PendingBody::FeedBody(_) => "a feed",
-            PendingBody::Take(_) => "another protocol",
+            PendingBody::Upgrade(_) => "another protocol",
         })
     }
 }

@@ -27,9 +27,9 @@ impl Conn {
         Counters::count(&cx.counters.faults);
         let limit = fault.setting().and_then(|setting| cx.settings.value(setting));
         let limit = limit.map(|limit| format!("; the limit is {limit}")).unwrap_or_default();
-        let said = format!("{fault} ({}{limit})", fault.rule());
+        let detail = format!("{fault} ({}{limit})", fault.rule());
         let setting = fault.setting().map(|setting| cx.settings.show(&[setting])).unwrap_or_default();
-        self.refuse(fault.status(), &said, &setting, cx);
+        self.refuse(fault.status(), &detail, &setting, cx);
     }
 
     #[cold]
@@ -39,8 +39,8 @@ impl Conn {
             ProxyFault::TooLong => cx.settings.show(&["proxy_header_bytes_max"]) + "; 107 bytes in version 1",
             _ => String::new(),
         };
-        let said = format!("{fault} (this listener expects the PROXY protocol)");
-        self.refuse(StatusCode::BAD_REQUEST, &said, &note, cx);
+        let detail = format!("{fault} (this listener expects the PROXY protocol)");
+        self.refuse(StatusCode::BAD_REQUEST, &detail, &note, cx);
     }
 
     /// Rejects a request for a secured connection. Only a trusted gateway can say that its client has one (RFC 9110
@@ -54,9 +54,9 @@ impl Conn {
             return;
         }
         Counters::count(&cx.counters.faults);
-        let said = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
+        let detail = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
         let note = "its address is not in trusted_proxies";
-        self.refuse(StatusCode::MISDIRECTED_REQUEST, said, note, cx);
+        self.refuse(StatusCode::MISDIRECTED_REQUEST, detail, note, cx);
     }
 
     /// Rejects a peer that is not a trusted proxy, on a listener that expects the PROXY protocol.
@@ -66,8 +66,8 @@ impl Conn {
         // An untrusted peer must not learn which proxies are trusted.
         let trusted = &cx.settings.trusted_proxies;
         let note = format!("its address is not in trusted_proxies ({trusted})");
-        let said = "only trusted proxies may connect to this listener";
-        self.refuse(StatusCode::FORBIDDEN, said, &note, cx);
+        let detail = "only trusted proxies may connect to this listener";
+        self.refuse(StatusCode::FORBIDDEN, detail, &note, cx);
     }
 
     #[cold]
@@ -151,8 +151,8 @@ impl Conn {
 
     fn shed(&mut self, note: &str, cx: &Context) {
         Counters::count(&cx.counters.shed);
-        let said = "too many connections are being served";
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, said, note, cx);
+        let detail = "too many connections are being served";
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, detail, note, cx);
     }
 
     /// Sends what can be sent of a refusal at once, and closes, because no thread can wait for the peer. Bytes of the
@@ -181,14 +181,14 @@ impl Conn {
     }
 
     /// Rejects an incomplete request. The client gets `said`, and the log gets `note` as well, which names the setting.
-    fn refuse(&mut self, status: StatusCode, said: &str, note: &str, cx: &Context) {
-        self.note_refusal(status, said, note, cx);
-        self.write_refusal(status, &TEXT, &format!("{said}\n"), cx);
+    fn refuse(&mut self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
+        self.note_refusal(status, detail, note, cx);
+        self.write_refusal(status, &TEXT, &format!("{detail}\n"), cx);
     }
 
-    fn note_refusal(&self, status: StatusCode, said: &str, note: &str, cx: &Context) {
+    fn note_refusal(&self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
         let mark = if note.is_empty() { "" } else { "; " };
-        log_client(cx, format_args!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16()));
+        log_client(cx, format_args!("{} gets {}: {detail}{mark}{note}", Peer(self), status.as_u16()));
     }
 
     /// Writes a refusal. Later bytes of the peer are never read as a request.

@@ -46,7 +46,7 @@ impl Conn {
         is_wanted: impl Fn() -> bool,
     ) {
         let Conn { stream, peer, buffers, mut pending_body, count, .. } = *self;
-        let Some(PendingBody::Take(take)) = pending_body.take().map(|body| *body) else { return };
+        let Some(PendingBody::Upgrade(take)) = pending_body.take().map(|body| *body) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe(cx.settings.write_timeout);
@@ -140,7 +140,7 @@ impl UpgradedIo for UpgradedSocket {
         self.peer
     }
 
-    fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize> {
+    fn read(&self, into: &mut [u8], timeout: Option<Duration>, stop_sent: &mut bool) -> io::Result<usize> {
         self.wait.check(&self.cx)?;
         let until = self.until(timeout);
         loop {
@@ -149,7 +149,7 @@ impl UpgradedIo for UpgradedSocket {
                 read => return read,
             }
             let stage = self.cx.stage();
-            if stage != Stage::Running && !std::mem::replace(told, true) {
+            if stage != Stage::Running && !std::mem::replace(stop_sent, true) {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
             match self.wait.wait_ready(self.stream.as_fd(), Readiness::Read, until, stage) {

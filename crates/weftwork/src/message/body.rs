@@ -289,7 +289,7 @@ impl<'r> Body<'r> {
             return Err(BodyError::AlreadyRead);
         }
         let bytes = self.bytes()?;
-        let read = super::large_stack::with_room(|| serde_json::from_slice(&bytes));
+        let read = super::large_stack::with_large_stack(|| serde_json::from_slice(&bytes));
         read.map_err(|error| BodyError::NotJson(error.to_string()))
     }
 

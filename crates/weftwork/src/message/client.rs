@@ -50,7 +50,7 @@ where
 }
 
 /// Returns what trusted proxies say about the request: its `proto` or its `host`, as the client chose it.
-pub(crate) fn said<'f, I>(source: &Source<'_>, fields: I, what: &str) -> Option<String>
+pub(crate) fn from_proxy<'f, I>(source: &Source<'_>, fields: I, what: &str) -> Option<String>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
 {
@@ -266,7 +266,7 @@ mod tests {
         let settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
         let settings = settings.forwarded_header(field);
         let fields = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        assert_eq!(said(&at(start, &settings), fields, "proto").as_deref(), scheme);
+        assert_eq!(from_proxy(&at(start, &settings), fields, "proto").as_deref(), scheme);
     }
 
     #[test]

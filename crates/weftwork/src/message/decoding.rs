@@ -12,8 +12,8 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
-use super::large_stack::with_room;
-use super::request::{Notes, Request};
+use super::large_stack::with_large_stack;
+use super::request::{Request, RequestData};
 use super::response::{Payload, Response};
 use super::writer::BodyWriter;
 
@@ -72,13 +72,13 @@ impl Decoding {
         next: impl FnOnce(&mut Request<'_>) -> Response,
     ) -> Response {
         self.head = Some(decoded_head(req));
-        let (deadline, notes) = (req.deadline, taken_notes(req));
+        let (deadline, data) = (req.deadline, take_data(req));
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
-        let mut inner = Request { exchange: &mut decoded, deadline, notes };
+        let mut inner = Request { exchange: &mut decoded, deadline, data };
         // Outer middleware reads this from the request, even after the handler has panicked.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
-        let (deadline, notes) = (inner.deadline, taken_notes(&mut inner));
-        (req.deadline, req.notes) = (deadline, notes);
+        let (deadline, data) = (inner.deadline, take_data(&mut inner));
+        (req.deadline, req.data) = (deadline, data);
         let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));
         if let Payload::Stream(write) = response.payload {
             response.payload = Payload::Stream(Box::new(move |out| {
@@ -104,7 +104,7 @@ impl Decoding {
             }
             self.part.resize(PART_BYTES, 0);
             let (decoder, part) = (&mut self.decoder, &mut self.part);
-            let Some((taken, made)) = with_room(|| decoder.step(input, part)) else {
+            let Some((taken, made)) = with_large_stack(|| decoder.step(input, part)) else {
                 return Err(self.not_decodable());
             };
             let stuck = taken == 0 && made == 0 && !self.pending;
@@ -144,12 +144,12 @@ const STALE: [&str; 6] =
     ["content-encoding", "content-length", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// Copies the data of the request for a view with another head, without its map of headers.
-fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {
-    let mut notes = std::mem::take(&mut req.notes);
-    if let Some(notes) = notes.get_mut() {
-        notes.headers.take();
+fn take_data(req: &mut Request<'_>) -> OnceCell<Box<RequestData>> {
+    let mut data = std::mem::take(&mut req.data);
+    if let Some(data) = data.get_mut() {
+        data.headers.take();
     }
-    notes
+    data
 }
 
 /// Builds the head without the fields that do not apply to the decoded body.

@@ -164,7 +164,7 @@ pub(crate) trait UpgradedIo: Send + Sync {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// Reads once, after a wait if necessary. 0 means that the peer has closed its side. The first read that would wait
     /// while the server stops fails, and sets `told`.
-    fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize>;
+    fn read(&self, into: &mut [u8], timeout: Option<Duration>, stop_sent: &mut bool) -> io::Result<usize>;
     /// Writes at least one byte, after a wait if necessary.
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize>;
     /// Applies a changed write timeout to the kernel.

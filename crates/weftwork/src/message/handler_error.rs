@@ -12,7 +12,7 @@ use crate::error::{Error, OneLine};
 /// Error of a handler for the log, with the response for the client.
 pub(crate) struct HandlerError {
     error: Error,
-    pub(super) said: Bytes,
+    pub(super) body: Bytes,
     is_logged: bool,
 }
 
@@ -21,7 +21,7 @@ impl HandlerError {
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
         log::error!("a handler failed at {line}: {}{id}", OneLine(&self.error));
-        std::mem::take(&mut self.said)
+        std::mem::take(&mut self.body)
     }
 }
 
@@ -63,7 +63,7 @@ impl Response {
 
     /// Returns the response for an error of the server.
     pub(super) fn failed(error: Error) -> Response {
-        let failed = HandlerError { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
+        let failed = HandlerError { error, body: Bytes::from_static(SERVER_ERROR), is_logged: false };
         Response { payload: Payload::HandlerError(Box::new(failed)), ..Response::server_error() }
     }
 }

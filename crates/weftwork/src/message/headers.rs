@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::response::{Part, Payload, Response};
+use super::response::{BodyPart, Payload, Response};
 
 /// Fields that describe content, and are meaningless without it.
 pub(crate) const OF_CONTENT: [HeaderName; 12] = [
@@ -114,8 +114,8 @@ impl Response {
             Payload::Empty => Some(0),
             Payload::Bytes(bytes) => Some(bytes.len() as u64),
             Payload::File { count, .. } => Some(*count),
-            Payload::Parts(parts) => Some(parts.iter().map(Part::count).sum()),
-            Payload::HandlerError(failed) => Some(failed.said.len() as u64),
+            Payload::Parts(parts) => Some(parts.iter().map(BodyPart::count).sum()),
+            Payload::HandlerError(failed) => Some(failed.body.len() as u64),
             Payload::Stream(_) | Payload::LongLived(_) => None,
         }
     }
@@ -124,7 +124,7 @@ impl Response {
     pub fn body(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Bytes(bytes) => Some(bytes),
-            Payload::HandlerError(failed) => Some(&failed.said),
+            Payload::HandlerError(failed) => Some(&failed.body),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ impl Response {
         self.remove_header(header::CONTENT_LENGTH);
         self.declined = false;
         match &mut self.payload {
-            Payload::HandlerError(failed) => failed.said = body.into(),
+            Payload::HandlerError(failed) => failed.body = body.into(),
             payload => *payload = Payload::Bytes(body.into()),
         }
         self
@@ -182,7 +182,7 @@ impl Response {
     pub fn without_body(mut self) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
         match &mut self.payload {
-            Payload::HandlerError(failed) => failed.said = Bytes::new(),
+            Payload::HandlerError(failed) => failed.body = Bytes::new(),
             payload => *payload = Payload::Empty,
         }
         self

@@ -4,7 +4,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use super::into_response::IntoResponse;
-use super::large_stack::with_room;
+use super::large_stack::with_large_stack;
 use super::response::Response;
 use crate::error::Error;
 
@@ -19,7 +19,7 @@ impl Response {
     /// Serializes `value` as JSON, with `Content-Type: application/json`. If a value cannot be serialized (such as a
     /// map whose keys are not text), the response is 500 and the error is logged.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Response {
-        match with_room(|| serde_json::to_vec(value)) {
+        match with_large_stack(|| serde_json::to_vec(value)) {
             Ok(bytes) => Response::bytes(bytes).with_content_type(JSON),
             Err(error) => {
                 Error::internal(format!("the response cannot be written as JSON: {error}")).into_response()

@@ -49,9 +49,9 @@ pub use writer::BodyWriter;
 
 pub(crate) use deferred::Deferred;
 pub(crate) use feed::{FeedPoll, WakeConn};
-pub(crate) use response::{LongLived, Part, Payload, Stream};
+pub(crate) use response::{BodyPart, LongLived, Payload, Stream};
 pub(crate) use single_value::SingleValue;
-pub(crate) use upgrade::{IdlePolicy, Take, UpgradePanic};
+pub(crate) use upgrade::{IdlePolicy, UpgradeFn, UpgradePanic};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -191,22 +191,22 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let said = Response::with_bytes(self.to_json().into(), PROBLEM_JSON).with_status(self.0.status);
-        self.0.fields.into_iter().fold(said, |said, (name, value)| said.with_header(name, value))
+        let response = Response::with_bytes(self.to_json().into(), PROBLEM_JSON).with_status(self.0.status);
+        self.0.fields.into_iter().fold(response, |response, (name, value)| response.with_header(name, value))
     }
 }
 
 impl Response {
     /// Returns 404, for cases without more information.
     pub(super) fn not_found() -> Response {
-        let said = Response::with_bytes(Bytes::from_static(NOT_FOUND), PROBLEM_JSON);
-        Response { status: StatusCode::NOT_FOUND, ..said }
+        let response = Response::with_bytes(Bytes::from_static(NOT_FOUND), PROBLEM_JSON);
+        Response { status: StatusCode::NOT_FOUND, ..response }
     }
 
     /// Returns 500, which is the same for all errors of the server.
     pub(crate) fn server_error() -> Response {
-        let said = Response::with_bytes(Bytes::from_static(SERVER_ERROR), PROBLEM_JSON);
-        Response { status: StatusCode::INTERNAL_SERVER_ERROR, ..said }
+        let response = Response::with_bytes(Bytes::from_static(SERVER_ERROR), PROBLEM_JSON);
+        Response { status: StatusCode::INTERNAL_SERVER_ERROR, ..response }
     }
 }
 

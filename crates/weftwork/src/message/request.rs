@@ -22,13 +22,13 @@ use super::route_match::RouteMatch;
 pub struct Request<'c> {
     pub(super) exchange: &'c mut dyn Exchange,
     pub(super) deadline: Option<Instant>,
-    pub(super) notes: OnceCell<Box<Notes>>,
+    pub(super) data: OnceCell<Box<RequestData>>,
 }
 
 /// Data that handlers found out about a request or added to it. Most requests have none. Behind one pointer, it takes
 /// less of a thread's stack, and dropping a request checks one pointer instead of four.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct RequestData {
     pub(super) headers: OnceCell<HeaderMap>,
     extensions: Extensions,
     pub(super) routed: RouteMatch,
@@ -36,7 +36,7 @@ pub(super) struct Notes {
 
 impl<'c> Request<'c> {
     pub(crate) fn new(exchange: &'c mut dyn Exchange) -> Request<'c> {
-        Request { exchange, deadline: None, notes: OnceCell::new() }
+        Request { exchange, deadline: None, data: OnceCell::new() }
     }
 
     /// Returns the method. Any token is possible.
@@ -182,7 +182,7 @@ impl<'c> Request<'c> {
 
     /// Returns all headers as a map, which is built at the first call.
     pub fn headers(&self) -> &HeaderMap {
-        self.notes.get_or_init(Box::default).headers.get_or_init(|| {
+        self.data.get_or_init(Box::default).headers.get_or_init(|| {
             let mut map = HeaderMap::with_capacity(self.exchange.head().0.fields.len());
             for (name, value) in self.header_lines() {
                 // The rules of the parser are at least as strict as these two.
@@ -257,7 +257,7 @@ impl<'c> Request<'c> {
     /// [`client_addr`](Request::client_addr). A trusted proxy must set the header, and must not forward one from its
     /// client.
     pub fn scheme(&self) -> &'static str {
-        match client::said(&self.exchange.source(), self.fields(), "proto") {
+        match client::from_proxy(&self.exchange.source(), self.fields(), "proto") {
             // Some proxies send `wss` for a WebSocket.
             Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
             _ => "http",
@@ -266,7 +266,7 @@ impl<'c> Request<'c> {
 
     /// Returns the host that a trusted proxy names. See [`scheme`](Request::scheme).
     pub(crate) fn forwarded_host(&self) -> Option<String> {
-        client::said(&self.exchange.source(), self.fields(), "host")
+        client::from_proxy(&self.exchange.source(), self.fields(), "host")
     }
 
     /// Returns the host (and port) that the client requested, as far as it can be trusted. If a trusted proxy names
@@ -404,12 +404,12 @@ impl<'c> Request<'c> {
 
     /// Returns the values that middleware passes to inner handlers.
     pub fn extensions(&self) -> &Extensions {
-        &self.notes.get_or_init(Box::default).extensions
+        &self.data.get_or_init(Box::default).extensions
     }
 
     /// Returns a value of the extensions, without an allocation.
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.notes.get()?.extensions.get()
+        self.data.get()?.extensions.get()
     }
 
     /// Logs a line about the client. Only a few such lines are logged each second.
@@ -424,13 +424,13 @@ impl<'c> Request<'c> {
 
     /// Returns the [`extensions`](Request::extensions) to change them.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.notes_mut().extensions
+        &mut self.data_mut().extensions
     }
 
-    pub(super) fn notes_mut(&mut self) -> &mut Notes {
-        self.notes.get_or_init(Box::default);
+    pub(super) fn data_mut(&mut self) -> &mut RequestData {
+        self.data.get_or_init(Box::default);
         // cannot fail: the line above has made it
-        self.notes.get_mut().expect("it has just been made")
+        self.data.get_mut().expect("it has just been made")
     }
 }
 

@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use super::deferred::Deferred;
 use super::feed::Feed;
 use super::handler_error::HandlerError;
-use super::upgrade::{IdlePolicy, Take, UpgradeHandler};
+use super::upgrade::{IdlePolicy, UpgradeFn, UpgradeHandler};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
@@ -50,7 +50,7 @@ pub(crate) enum Payload {
         read: Option<Bytes>,
     },
     /// Parts in sequence. No part is empty.
-    Parts(Vec<Part>),
+    Parts(Vec<BodyPart>),
     Stream(Stream),
     LongLived(Box<LongLived>),
     /// An error of the server, and the response for the client.
@@ -64,29 +64,29 @@ pub(crate) enum LongLived {
     /// A body that other threads send.
     Feed(Feed),
     /// An upgraded protocol, on a thread or a fiber of its own.
-    Take(Take),
+    Upgrade(UpgradeFn),
     /// An upgraded protocol without a thread.
-    Fed(Feed, Box<dyn UpgradeHandler>, IdlePolicy),
+    FeedUpgrade(Feed, Box<dyn UpgradeHandler>, IdlePolicy),
 }
 
 impl LongLived {
     pub(crate) fn is_other_protocol(&self) -> bool {
-        matches!(self, LongLived::Take(_) | LongLived::Fed(..))
+        matches!(self, LongLived::Upgrade(_) | LongLived::FeedUpgrade(..))
     }
 }
 
 /// A part of a body that is known before it is sent.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum BodyPart {
     Bytes(Bytes),
     File { file: Arc<File>, offset: u64, count: u64 },
 }
 
-impl Part {
+impl BodyPart {
     pub(crate) fn count(&self) -> u64 {
         match self {
-            Part::Bytes(bytes) => bytes.len() as u64,
-            Part::File { count, .. } => *count,
+            BodyPart::Bytes(bytes) => bytes.len() as u64,
+            BodyPart::File { count, .. } => *count,
         }
     }
 }
@@ -295,7 +295,7 @@ impl fmt::Debug for Response {
             Payload::LongLived(lasting) => match **lasting {
                 LongLived::Deferred(_) => "to come later".to_owned(),
                 LongLived::Feed(_) => "a feed".to_owned(),
-                LongLived::Take(_) | LongLived::Fed(..) => "another protocol".to_owned(),
+                LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) => "another protocol".to_owned(),
             },
         };
         f.debug_struct("Response")

@@ -62,10 +62,10 @@ impl Request<'_> {
     }
 
     pub(crate) fn routed(&self) -> Option<&RouteMatch> {
-        self.notes.get().map(|notes| &notes.routed)
+        self.data.get().map(|data| &data.routed)
     }
 
     pub(crate) fn routed_mut(&mut self) -> &mut RouteMatch {
-        &mut self.notes_mut().routed
+        &mut self.data_mut().routed
     }
 }

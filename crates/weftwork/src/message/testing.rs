@@ -12,7 +12,7 @@ use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 use super::body::Quota;
 use super::client::Source;
 use super::exchange::Exchange;
-use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
+use super::{BodyError, BodyPart, BodyWriter, Handler, Payload, Request, Response};
 use crate::settings::Settings;
 
 /// Returns the response of `handler` to a GET.
@@ -92,7 +92,7 @@ impl Canned {
         match response.payload {
             Payload::Empty => Vec::new(),
             Payload::Bytes(bytes) => bytes.into(),
-            Payload::HandlerError(failed) => failed.said.clone().into(),
+            Payload::HandlerError(failed) => failed.body.clone().into(),
             Payload::File { file, offset, count, .. } => read_file(&file, offset, count),
             Payload::Parts(parts) => parts.into_iter().flat_map(bytes_of).collect(),
             Payload::Stream(write) => {
@@ -124,10 +124,10 @@ impl Canned {
     }
 }
 
-fn bytes_of(part: Part) -> Vec<u8> {
+fn bytes_of(part: BodyPart) -> Vec<u8> {
     match part {
-        Part::Bytes(bytes) => bytes.into(),
-        Part::File { file, offset, count } => read_file(&file, offset, count),
+        BodyPart::Bytes(bytes) => bytes.into(),
+        BodyPart::File { file, offset, count } => read_file(&file, offset, count),
     }
 }
 

@@ -16,7 +16,7 @@ use super::feed::Feed;
 use super::response::{LongLived, Payload, Response};
 
 /// Function that runs an upgraded connection. An error is logged, and the connection closes in any case.
-pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
+pub(crate) type UpgradeFn = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 
 /// An upgraded connection or a tunnel: bytes in both directions.
 ///
@@ -43,7 +43,7 @@ pub struct UpgradedReader {
     line: Arc<dyn UpgradedIo>,
     early: Bytes,
     timeout: Option<Duration>,
-    told: bool,
+    stop_sent: bool,
 }
 
 /// Writing half of an [`Upgraded`] connection. Writes are not buffered: each write is a system call.
@@ -61,7 +61,7 @@ impl Upgraded {
     ) -> Upgraded {
         let timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
         Upgraded {
-            reader: UpgradedReader { line: line.clone(), early, timeout, told: false },
+            reader: UpgradedReader { line: line.clone(), early, timeout, stop_sent: false },
             writer: UpgradedWriter { line, timeout: Some(write_timeout) },
         }
     }
@@ -169,7 +169,7 @@ impl Read for UpgradedReader {
             self.early.copy_to_slice(&mut into[..count]);
             return Ok(count);
         }
-        self.line.read(into, self.timeout, &mut self.told)
+        self.line.read(into, self.timeout, &mut self.stop_sent)
     }
 }
 
@@ -242,13 +242,13 @@ pub(crate) enum IdlePolicy {
 /// Panic of an [`UpgradeHandler`], and the message for its peer.
 #[derive(Debug)]
 pub(crate) struct UpgradePanic {
-    pub(crate) said: String,
+    pub(crate) message: String,
     pub(crate) final_message: Bytes,
 }
 
 impl fmt::Display for UpgradePanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said)
+        f.write_str(&self.message)
     }
 }
 
@@ -284,7 +284,7 @@ impl Response {
         protocol: HeaderValue,
         take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::Take(Box::new(take)))
+        Response::switch(protocol, LongLived::Upgrade(Box::new(take)))
     }
 
     /// Returns 101 like [`upgrade`](Response::upgrade), without a thread (except in the engine `workers`). The event
@@ -298,7 +298,7 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::Fed(feed, Box::new(handler), IdlePolicy::Bounded))
+        Response::switch(protocol, LongLived::FeedUpgrade(feed, Box::new(handler), IdlePolicy::Bounded))
     }
 
     /// Returns the same for a protocol that detects by itself whether its client is alive.
@@ -308,14 +308,14 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::Fed(feed, Box::new(handler), IdlePolicy::Probed))
+        Response::switch(protocol, LongLived::FeedUpgrade(feed, Box::new(handler), IdlePolicy::Probed))
     }
 
     /// Returns 200 to CONNECT. The connection is then a tunnel, and `take` runs with it as with
     /// [`upgrade`](Response::upgrade). For another method, the response is 500. If the body of the request was not
     /// read, it is 400.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
-        let payload = Payload::LongLived(Box::new(LongLived::Take(Box::new(take))));
+        let payload = Payload::LongLived(Box::new(LongLived::Upgrade(Box::new(take))));
         Response { payload, ..Response::new(StatusCode::OK) }
     }
 

@@ -52,7 +52,7 @@ mod typed {
     use crate::app::extract::Extract;
     use crate::app::extract::pairs::{Pairs, form_pairs};
     use crate::error::Result;
-    use crate::message::large_stack::with_room;
+    use crate::message::large_stack::with_large_stack;
     use crate::message::{IntoResponse, Problem, Request, Response};
 
     /// Reads the body as JSON. As a response, it is the same as [`json`](crate::json).
@@ -70,7 +70,7 @@ mod typed {
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             expect(req, "application/json", |kind| kind == "application/json" || kind.ends_with("+json"))?;
             let bytes = unread(req)?.bytes().map_err(refused)?;
-            Ok(Json(with_room(|| read(&bytes))?))
+            Ok(Json(with_large_stack(|| read(&bytes))?))
         }
     }
 
@@ -111,7 +111,7 @@ mod typed {
     impl<T: serde::Serialize> IntoResponse for Json<T> {
         fn into_response(self) -> Response {
             // Dropping a deeply nested value needs a large stack too.
-            with_room(|| {
+            with_large_stack(|| {
                 let Json(value) = self;
                 Response::json(&value)
             })

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use http::HeaderValue;
 use weftwork_wire::fields::ByteRange;
 
-use crate::message::Part;
+use crate::message::BodyPart;
 
 /// Returns the content type and the parts of the body, for ranges of a file of `length` bytes.
 pub(super) fn multipart(
     ranges: &[ByteRange],
     length: u64,
     content_type: &HeaderValue,
-    part: impl Fn(ByteRange) -> Part,
-) -> (HeaderValue, Vec<Part>) {
+    part: impl Fn(ByteRange) -> BodyPart,
+) -> (HeaderValue, Vec<BodyPart>) {
     let boundary = boundary();
     let shown = content_type.to_str().unwrap_or("application/octet-stream");
     let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
@@ -25,11 +25,11 @@ pub(super) fn multipart(
         let head = format!(
             "{before}--{boundary}\r\nContent-Type: {shown}\r\nContent-Range: bytes {first}-{last}/{length}\r\n\r\n"
         );
-        pieces.push(Part::Bytes(Bytes::from(head)));
+        pieces.push(BodyPart::Bytes(Bytes::from(head)));
         pieces.push(part(*range));
         before = "\r\n";
     }
-    pieces.push(Part::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    pieces.push(BodyPart::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     let outer = HeaderValue::try_from(format!("multipart/byteranges; boundary={boundary}"));
     (outer.unwrap_or(HeaderValue::from_static("multipart/byteranges")), pieces)
 }

@@ -9,7 +9,7 @@ use super::byteranges;
 use super::error::problem;
 use super::metadata::FileMetadata;
 use super::root::{Content, ContentSource};
-use crate::message::{Part, Payload, Request, Response};
+use crate::message::{BodyPart, Payload, Request, Response};
 
 /// Constants, because values that are made for each response have their bytes checked each time.
 const VARY: (HeaderName, HeaderValue) = (header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -100,11 +100,11 @@ impl Representation<'_> {
         self.with(StatusCode::PARTIAL_CONTENT, content_type, Payload::Parts(body))
     }
 
-    fn part(&self, range: ByteRange) -> Part {
+    fn part(&self, range: ByteRange) -> BodyPart {
         match &self.content.source {
-            ContentSource::Bytes(bytes) => Part::Bytes(slice(bytes, range.first, range.count())),
+            ContentSource::Bytes(bytes) => BodyPart::Bytes(slice(bytes, range.first, range.count())),
             ContentSource::File(opened) => {
-                Part::File { file: opened.file.clone(), offset: range.first, count: range.count() }
+                BodyPart::File { file: opened.file.clone(), offset: range.first, count: range.count() }
             }
         }
     }

@@ -10,7 +10,7 @@ use super::compression::Coding;
 use super::{Middleware, Next, refusal};
 use crate::error::Error;
 use crate::message::decoding::{Decoder, Decoding};
-use crate::message::large_stack::with_room;
+use crate::message::large_stack::with_large_stack;
 use crate::message::{IntoResponse, Request, Response};
 
 /// Decodes request bodies with `Content-Encoding: gzip`, `br` or `zstd` (feature `compression`). The handler
@@ -69,7 +69,7 @@ impl Middleware for Decompression {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let decoder = match request_coding(req) {
             RequestCoding::Identity => return next.run(req),
-            RequestCoding::Coding(coding) => with_room(|| decoders::new(coding)),
+            RequestCoding::Coding(coding) => with_large_stack(|| decoders::new(coding)),
             RequestCoding::Unknown => return unsupported(),
         };
         match decoder {

@@ -287,8 +287,8 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
         match event {
             FrameEvent::Message(message) => {
                 let notified = self.hub.notify(&self.socket, SocketEvent::Message(message));
-                notified.map_err(|said| {
-                    io::Error::other(UpgradePanic { said, final_message: self.final_frame() })
+                notified.map_err(|message| {
+                    io::Error::other(UpgradePanic { message, final_message: self.final_frame() })
                 })?;
             }
             FrameEvent::Pong => {}

@@ -48,8 +48,10 @@ impl ConnExchange<'_> {
                 self.write_head(response, BodyLength::Unknown, now)
             }
             // The request that asked for it is gone.
-            LongLived::Take(_) | LongLived::Fed(..) if self.left.is_some() => Err(Misuse::UpgradeNotPossible),
-            LongLived::Take(_) | LongLived::Fed(..) => self.switch(response, now),
+            LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) if self.left.is_some() => {
+                Err(Misuse::UpgradeNotPossible)
+            }
+            LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {
             let after = self.fail(&misuse, Response::default()).unwrap_or(After::Close);
@@ -58,8 +60,8 @@ impl ConnExchange<'_> {
         }
         self.conn.guard_end();
         match lasting {
-            LongLived::Take(take) => self.conn.leave_to(PendingBody::Take(take)),
-            LongLived::Fed(feed, receive, silence) => {
+            LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
+            LongLived::FeedUpgrade(feed, receive, silence) => {
                 let fed = FeedBody::new(feed, Some((receive, silence)), now);
                 self.conn.feed_from(fed, now, self.cx)
             }
@@ -74,10 +76,10 @@ impl ConnExchange<'_> {
     /// The rest of the body would be the first bytes for the other protocol.
     #[cold]
     fn refuse_body_before_protocol(&mut self, now: Tick) {
-        let said = "a request cannot be upgraded before its body was read";
+        let detail = "a request cannot be upgraded before its body was read";
         let (asked, id) = (self.target(), self.id_for_log());
-        log_client(self.cx, format_args!("{said}, at {asked}{id}"));
-        let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(said).into_response().with_close();
+        log_client(self.cx, format_args!("{detail}, at {asked}{id}"));
+        let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response().with_close();
         let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
         let after = self.whole(&refusal, payload, now).unwrap_or(After::Close);
         self.conn.phase = Phase::Send(after);

@@ -11,7 +11,7 @@ use crate::{Error, ErrorClass};
 pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
         Payload::Bytes(bytes) => bytes,
-        Payload::HandlerError(failed) => &failed.said,
+        Payload::HandlerError(failed) => &failed.body,
         Payload::Empty => b"",
         Payload::File { .. } | Payload::Parts(_) | Payload::Stream(_) | Payload::LongLived(_) => {
             panic!("{response:?}")

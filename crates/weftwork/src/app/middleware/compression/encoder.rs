@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Coding;
-use crate::message::large_stack::with_room;
+use crate::message::large_stack::with_large_stack;
 
 /// Compression levels, as the libraries call them. Their documentation recommends these values for HTTP
 /// traffic.
@@ -28,13 +28,13 @@ enum Inner {
 
 impl Encoder {
     pub(super) fn new(coding: Coding) -> io::Result<Encoder> {
-        let inner = with_room(|| Inner::new(coding))?;
+        let inner = with_large_stack(|| Inner::new(coding))?;
         Ok(Encoder { inner, unflushed: false })
     }
 
     pub(super) fn push(&mut self, data: &[u8]) -> io::Result<()> {
         self.unflushed = true;
-        with_room(|| self.writer().write_all(data))
+        with_large_stack(|| self.writer().write_all(data))
     }
 
     /// Makes everything pushed so far decodable.
@@ -42,7 +42,7 @@ impl Encoder {
         if !std::mem::take(&mut self.unflushed) {
             return Ok(());
         }
-        with_room(|| self.writer().flush())
+        with_large_stack(|| self.writer().flush())
     }
 
     /// Returns the number of compressed bytes that are ready.
@@ -68,7 +68,7 @@ impl Encoder {
     /// Ends the stream and returns the remaining bytes.
     pub(super) fn end(&mut self) -> io::Result<Vec<u8>> {
         let inner = std::mem::replace(&mut self.inner, Inner::Ended(io::sink()));
-        with_room(|| match inner {
+        with_large_stack(|| match inner {
             Inner::Zstd(encoder) => encoder.finish(),
             Inner::Brotli(encoder) => Ok(encoder.into_inner()),
             Inner::Gzip(encoder) => encoder.finish(),
