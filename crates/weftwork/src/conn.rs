@@ -109,7 +109,7 @@ pub(crate) struct Conn {
     stream: Stream,
     http: Http1,
     phase: Phase,
-    pace: PeerTimer,
+    timer: PeerTimer,
     /// Time after which the connection closes with its next response.
     expires: Tick,
     peer: Option<SocketAddr>,
@@ -142,7 +142,7 @@ impl Conn {
             stream,
             http: Http1::new(),
             phase: Phase::Head,
-            pace: PeerTimer::start(TimeoutKind::Head, now),
+            timer: PeerTimer::start(TimeoutKind::Head, now),
             expires: now.after(age),
             peer,
             proxied: None,
@@ -188,7 +188,7 @@ impl Conn {
         if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
             return due;
         }
-        let due = self.pace.deadline(&cx.settings);
+        let due = self.timer.deadline(&cx.settings);
         if self.is_new() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
     }
 
@@ -201,7 +201,7 @@ impl Conn {
 
     /// Returns whether nothing has arrived for this time, and nothing is in progress.
     pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
-        self.is_between_requests() && self.unsent() == 0 && self.pace.progress().after(time) <= now
+        self.is_between_requests() && self.unsent() == 0 && self.timer.progress().after(time) <= now
     }
 
     /// Closes the connection after the requests that have arrived were answered.
@@ -275,7 +275,7 @@ impl Conn {
 
     /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_output_space(&self) -> bool {
-        self.pace.what == TimeoutKind::Write
+        self.timer.kind == TimeoutKind::Write
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.
@@ -337,10 +337,10 @@ impl Conn {
         if self.unsent() > 0 {
             return Step::Write;
         }
-        if self.pace.what != what {
-            self.pace = self.pace.then(what, now);
+        if self.timer.kind != what {
+            self.timer = self.timer.then(what, now);
             // The request may have been split into any segments, so a part may have arrived with earlier bytes.
-            self.pace.count(match what {
+            self.timer.count(match what {
                 TimeoutKind::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
                 TimeoutKind::Body => self.bytes_ahead(),
                 _ => 0,
@@ -354,15 +354,15 @@ impl Conn {
     #[inline]
     fn has_output_space(&self) -> bool {
         let unsent = self.unsent();
-        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != TimeoutKind::Write)
+        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write)
     }
 
     /// Starts the peer's next step, unless it still has a response to read. If every request restarted that time, a
     /// client that pipelines would never have to read.
     #[inline]
     fn turn_to(&mut self, what: TimeoutKind, now: Tick) {
-        if self.pace.what != TimeoutKind::Write || self.unsent() == 0 {
-            self.pace = self.pace.then(what, now);
+        if self.timer.kind != TimeoutKind::Write || self.unsent() == 0 {
+            self.timer = self.timer.then(what, now);
         }
     }
 

@@ -30,11 +30,11 @@ use status::{Plan, Slot};
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// Time for connections that wait to be accepted when the server is told to stop. Idle loops accept them within a
 /// millisecond, and a busy server may not accept them at all.
-const LAST_CALL: Duration = Duration::from_millis(250);
+const ACCEPT_GRACE: Duration = Duration::from_millis(250);
 /// Interval at which the server checks whether connections still wait.
-const LOOK: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// Time for threads to end after every connection is cut. Only threads in a handler take longer.
-const JOIN_PATIENCE: Duration = Duration::from_secs(1);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
@@ -195,7 +195,7 @@ impl Server {
         settings.work_out(descriptors);
         engine.check(&settings).map_err(|error| settings.with_variable(error))?;
         if let Some(listener) = listeners.first() {
-            system::make_room_for_descriptors(listener, descriptors);
+            system::grow_descriptor_table(listener, descriptors);
         }
         for listener in &listeners {
             listener.listen(settings.backlog)?;
@@ -205,15 +205,15 @@ impl Server {
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
-        let room = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
+        let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
             cx.enter(Stage::Closing);
             refused(error)
         })?;
         for address in status.addresses() {
             log::info!("listening at {address}, engine {engine}");
         }
-        status.started(&cx, &room);
-        Ok(Running { cx, room, status, watchdog, stopped: false })
+        status.started(&cx, &handle);
+        Ok(Running { cx, handle, status, watchdog, stopped: false })
     }
 
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
@@ -226,9 +226,9 @@ impl Server {
     /// See [`start`](Server::start). Or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
         let signals = Signals::install()?;
-        let (report, mut words) = self.start(handler)?.wait_and_stop(signals)?;
-        words.say(report.to_string());
-        words.end();
+        let (report, mut shutdown_log) = self.start(handler)?.wait_and_stop(signals)?;
+        shutdown_log.say(report.to_string());
+        shutdown_log.end();
         Ok(())
     }
 }
@@ -237,7 +237,7 @@ impl Server {
 #[must_use = "the server stops when this is dropped: keep it, or call `wait` or `shutdown`"]
 pub struct Running {
     cx: Arc<Context>,
-    room: Arc<dyn EngineHandle>,
+    handle: Arc<dyn EngineHandle>,
     status: ServerStatus,
     watchdog: Option<JoinHandle<()>>,
     stopped: bool,
@@ -275,7 +275,7 @@ impl Running {
     /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
     /// least one thread, and the server one more. A few threads for other work do not count.
     pub fn threads(&self) -> usize {
-        self.room.threads()
+        self.handle.threads()
     }
 
     /// Stops the server in three steps. (1) It serves as before for the `drain_delay`, and then accepts the connections
@@ -293,8 +293,8 @@ impl Running {
     /// # Errors
     /// The system does not allow waiting for the signals.
     pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
-        let (report, words) = self.wait_and_stop(signals)?;
-        words.end();
+        let (report, shutdown_log) = self.wait_and_stop(signals)?;
+        shutdown_log.end();
         Ok(report)
     }
 
@@ -304,14 +304,14 @@ impl Running {
         let told = Instant::now();
         // The stop comes first, because the log may be stuck.
         self.cx.announce_stop();
-        let mut words = ShutdownLog::begin();
-        words.say("stopping: requests in flight may finish, a second signal cuts them");
+        let mut shutdown_log = ShutdownLog::begin();
+        shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
         let report = self.stop(delay, timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
             comes && told.elapsed() >= ONE_SIGNAL
         });
-        Ok((report, words))
+        Ok((report, shutdown_log))
     }
 
     /// Returns the status of the server, for use while the server is waited for. [`Server::status`] returns it before the
@@ -329,10 +329,10 @@ impl Running {
     pub fn abandon(mut self) -> Result<(), LeakReport> {
         self.stopped = true;
         self.cx.enter(Stage::Closing);
-        self.room.wake();
+        self.handle.wake();
         let stuck = self.join();
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
-        counters.extend(self.room.leaks());
+        counters.extend(self.handle.leaks());
         LeakReport::unless_all_zero(counters)
     }
 
@@ -340,43 +340,43 @@ impl Running {
         &mut self,
         delay: Duration,
         deadline: Duration,
-        mut hurry: impl FnMut() -> bool,
+        mut must_end: impl FnMut() -> bool,
     ) -> ShutdownReport {
         self.stopped = true;
         self.cx.announce_stop();
         let told = Instant::now();
-        let mut hurried = false;
-        while !hurried && told.elapsed() < delay {
+        let mut ended_early = false;
+        while !ended_early && told.elapsed() < delay {
             std::thread::sleep(DRAIN_TICK);
-            hurried = hurry();
+            ended_early = must_end();
         }
         let called = Instant::now();
         // Closing the listeners resets the connections that wait there, and the kernel has already told those clients
         // that they are connected.
-        while !hurried && called.elapsed() < LAST_CALL.min(deadline) && self.room.has_pending() {
-            std::thread::sleep(LOOK);
-            hurried = hurry();
+        while !ended_early && called.elapsed() < ACCEPT_GRACE.min(deadline) && self.handle.has_pending() {
+            std::thread::sleep(POLL_INTERVAL);
+            ended_early = must_end();
         }
         let begun = Instant::now();
         let open = self.open();
         self.cx.enter(Stage::Draining);
-        self.room.wake();
-        while self.cx.counters.has_clients() && begun.elapsed() < deadline && !hurried {
+        self.handle.wake();
+        while self.cx.counters.has_clients() && begun.elapsed() < deadline && !ended_early {
             std::thread::sleep(DRAIN_TICK.min(deadline));
-            hurried = hurry();
+            ended_early = must_end();
         }
         // A connection that is only closing has sent its whole response.
         let cut = self.open().saturating_sub(self.cx.counters.lingering.load(Ordering::Relaxed));
         self.cx.enter(Stage::Closing);
-        self.room.wake();
+        self.handle.wake();
         let stuck = self.join();
         ShutdownReport { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
     }
 
     /// Waits for all threads, and returns the number of threads left in handlers or in `weftwork::blocking`.
     fn join(&mut self) -> usize {
-        let until = Instant::now() + JOIN_PATIENCE;
-        let stuck = self.room.join(JOIN_PATIENCE);
+        let until = Instant::now() + JOIN_TIMEOUT;
+        let stuck = self.handle.join(JOIN_TIMEOUT);
         // The watchdog ends with the stage, unless it is stuck in a log line. It runs no handler, so it does not count.
         let watchdog = self.watchdog.take().into_iter().collect();
         engine::join_within(watchdog, until.saturating_duration_since(Instant::now()));

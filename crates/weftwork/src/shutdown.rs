@@ -89,7 +89,7 @@ impl std::error::Error for LeakReport {}
 #[must_use = "signals end the process again when this is dropped: give it to `Running::wait`"]
 pub struct Signals {
     // Dropped before the actions. Without the actions and without the default, a signal would be lost.
-    _taken: Taken,
+    _guard: InstallGuard,
     _actions: Actions,
     pipe: UnixStream,
 }
@@ -106,15 +106,15 @@ impl Signals {
 
     fn try_install() -> io::Result<Signals> {
         let (pipe, written) = UnixStream::pair()?;
-        Taken::set_up()?;
+        InstallGuard::set_up()?;
         let actions = Actions::register(&written)?;
         // Last, because from then on only the actions handle a signal.
-        Ok(Signals { _taken: Taken::begin(), _actions: actions, pipe })
+        Ok(Signals { _guard: InstallGuard::begin(), _actions: actions, pipe })
     }
 
-    /// Waits for a signal, for at most `patience`. Returns true if a signal arrived.
-    pub(crate) fn wait(&mut self, patience: Option<Duration>) -> io::Result<bool> {
-        let until = patience.map(|patience| Instant::now() + patience);
+    /// Waits for a signal, for at most `timeout`. Returns true if a signal arrived.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -155,9 +155,9 @@ impl Drop for Actions {
 
 /// Whether the signals end the process, because no [`Signals`] lives.
 static IS_DEFAULT: AtomicBool = AtomicBool::new(true);
-static TAKERS: Mutex<Takers> = Mutex::new(Takers { count: 0, is_set_up: false });
+static INSTALLED: Mutex<Installed> = Mutex::new(Installed { count: 0, is_set_up: false });
 
-struct Takers {
+struct Installed {
     count: usize,
     is_set_up: bool,
 }
@@ -165,40 +165,40 @@ struct Takers {
 /// Counts one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
 /// ignore the signals.
 #[derive(Debug)]
-struct Taken;
+struct InstallGuard;
 
-impl Taken {
+impl InstallGuard {
     /// Registers the default before the actions, because the first action removes a signal's default, even if a later
     /// step fails.
     fn set_up() -> io::Result<()> {
-        let mut takers = takers();
-        if !takers.is_set_up {
+        let mut installed = installed();
+        if !installed.is_set_up {
             for signal in [SIGTERM, SIGINT] {
                 signal_hook::flag::register_conditional_default(signal, &IS_DEFAULT)?;
             }
-            takers.is_set_up = true;
+            installed.is_set_up = true;
         }
         Ok(())
     }
 
-    fn begin() -> Taken {
-        let mut takers = takers();
-        takers.count += 1;
+    fn begin() -> InstallGuard {
+        let mut installed = installed();
+        installed.count += 1;
         IS_DEFAULT.store(false, Ordering::SeqCst);
-        Taken
+        InstallGuard
     }
 }
 
-impl Drop for Taken {
+impl Drop for InstallGuard {
     fn drop(&mut self) {
-        let mut takers = takers();
-        takers.count -= 1;
-        IS_DEFAULT.store(takers.count == 0, Ordering::SeqCst);
+        let mut installed = installed();
+        installed.count -= 1;
+        IS_DEFAULT.store(installed.count == 0, Ordering::SeqCst);
     }
 }
 
-fn takers() -> MutexGuard<'static, Takers> {
-    TAKERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn installed() -> MutexGuard<'static, Installed> {
+    INSTALLED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
     fn the_default_is_back_before_the_actions_go() {
         let signals = Signals::install().unwrap();
         let mut pipe = signals.pipe.try_clone().unwrap();
-        let lock = takers();
+        let lock = installed();
         let dropped = std::thread::spawn(move || drop(signals));
         pipe.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let read = pipe.read(&mut [0]).map_err(|error| error.kind());

@@ -22,11 +22,11 @@ impl Conn {
 
     /// Returns whether no byte of the first request has arrived.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.pace.what, TimeoutKind::Head | TimeoutKind::ProxyHeader) && self.is_idle()
+        matches!(self.timer.kind, TimeoutKind::Head | TimeoutKind::ProxyHeader) && self.is_idle()
     }
 
     pub(super) fn first_request_by(&self) -> Tick {
-        self.pace.began().after(FIRST_REQUEST)
+        self.timer.began().after(FIRST_REQUEST)
     }
 
     /// The head of a response was written whose body may break off.
@@ -57,7 +57,7 @@ impl Conn {
             self.phase = Phase::Done;
             return;
         }
-        self.pace = self.pace.then(TimeoutKind::Linger, now);
+        self.timer = self.timer.then(TimeoutKind::Linger, now);
         self.count.note_lingering();
         self.phase = Phase::Linger;
     }
@@ -105,7 +105,7 @@ impl Conn {
 
     /// While the response is unsent, only the progress of the response counts for the peer.
     fn may_drain_on(&self, cx: &Context) -> bool {
-        self.pace.what != TimeoutKind::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max
+        self.timer.kind != TimeoutKind::Drain || self.timer.bytes() <= cx.settings.unread_bytes_max
     }
 
     #[inline(never)]
@@ -114,7 +114,7 @@ impl Conn {
             buffers.input.clear();
             (buffers.start, buffers.raw) = (0, 0);
         }
-        if self.pace.bytes() > cx.settings.linger_bytes_max || cx.stage() == Stage::Closing {
+        if self.timer.bytes() > cx.settings.linger_bytes_max || cx.stage() == Stage::Closing {
             self.phase = Phase::Done;
             return None;
         }
@@ -131,7 +131,7 @@ impl Conn {
     pub(crate) fn drop_if_abandoned(&mut self, now: Tick, cx: &Context) {
         let timeout = cx.settings.request_timeout;
         // If a thread reads the request, it arrived together with the thread.
-        let came = self.pace.progress();
+        let came = self.timer.progress();
         let since = self.owner.queued_since.take().map_or(came, |queued| queued.min(came));
         let is_late = !timeout.is_zero() && now >= since.after(timeout);
         if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
@@ -154,16 +154,16 @@ impl Conn {
             return;
         }
         let started = self.buffers.as_ref().is_some_and(|buffers| !buffers.has_no_request());
-        match self.pace.what {
+        match self.timer.kind {
             TimeoutKind::Head if started => self.refuse_timeout(cx),
             TimeoutKind::Body => self.refuse_timeout(cx),
             TimeoutKind::Drain => {
                 self.note_timeout(cx);
                 self.phase = Phase::Send(After::Linger);
-                self.pace = self.pace.then(TimeoutKind::Linger, now);
+                self.timer = self.timer.then(TimeoutKind::Linger, now);
             }
             TimeoutKind::Idle | TimeoutKind::Linger => self.phase = Phase::Done,
-            TimeoutKind::Silence => self.heartbeat(now, cx),
+            TimeoutKind::Heartbeat => self.heartbeat(now, cx),
             TimeoutKind::Write => match self.makes_progress(now, cx) {
                 Ok(true) => {}
                 Ok(false) => {

@@ -158,7 +158,7 @@ impl Conn {
         let PendingResponse { later, placeholder, summary, .. } = *pending;
         self.phase = Phase::Ready;
         self.handler_ran = true;
-        self.held().head = Head { method: summary.method.clone(), ..Head::default() };
+        self.buffers_mut().head = Head { method: summary.method.clone(), ..Head::default() };
         Some((later, placeholder, summary))
     }
 

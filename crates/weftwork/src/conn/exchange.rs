@@ -44,7 +44,7 @@ pub(crate) struct Call<'a> {
     pub(crate) handler: &'a dyn Handler,
     pub(crate) wait: &'a dyn IoWait,
     pub(crate) dates: &'a mut DateCache,
-    pub(crate) post: &'a CallSlot,
+    pub(crate) slot: &'a CallSlot,
 }
 
 /// A request in progress.
@@ -91,8 +91,8 @@ impl Conn {
     /// in the writer of a streamed body, and there only through `call.wait`. Returns when the call ended, except for
     /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
-        let Call { cx, now: begun, handler, wait, dates, post } = call;
-        let received = self.pace.progress();
+        let Call { cx, now: begun, handler, wait, dates, slot } = call;
+        let received = self.timer.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max);
         let mut live = ConnExchange {
@@ -112,19 +112,19 @@ impl Conn {
         if is_later {
             live.take_what_came(&mut response);
         } else {
-            post.enter(begun, live.head().1);
-            live.watched = Some(post);
+            slot.enter(begun, live.head().1);
+            live.watched = Some(slot);
             live.respond(handler, &mut response);
-            post.leave();
+            slot.leave();
         }
         let now = live.wait.now();
         live.note_took(now);
         live.watched = None;
         live.conn.handler_ran |= now > begun;
-        response.as_mut().map_or(now, |response| live.answer(response, now, post))
+        response.as_mut().map_or(now, |response| live.answer(response, now, slot))
     }
 
-    pub(super) fn held(&mut self) -> &mut Buffers {
+    pub(super) fn buffers_mut(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_default()
     }
 }
@@ -166,7 +166,7 @@ impl<'a> ConnExchange<'a> {
     /// Logs a watched call if it took long, without its waits for the client.
     #[inline]
     fn note_took(&self, now: Tick) {
-        let took = self.watched.map_or(Duration::ZERO, |post| post.begun().until(now));
+        let took = self.watched.map_or(Duration::ZERO, |slot| slot.begun().until(now));
         if took >= self.cx.warn_after {
             self.warn_of_slowness(took);
         }
@@ -207,8 +207,8 @@ impl<'a> ConnExchange<'a> {
 
     /// Writes the part of the response that needs this thread. The engine sends the rest. Returns when the call ended,
     /// except for calls that never wait.
-    fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a CallSlot) -> Tick {
-        self.conn.pace.resume(now);
+    fn answer(&mut self, response: &mut Response, mut now: Tick, slot: &'a CallSlot) -> Tick {
+        self.conn.timer.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
             long_lived::refuse_without_tunnel(response);
         }
@@ -218,7 +218,7 @@ impl<'a> ConnExchange<'a> {
             Payload::File { read: Some(bytes), .. } => self.copied(response, bytes, now),
             _ => match std::mem::replace(&mut response.payload, Payload::Empty) {
                 Payload::Stream(write) => {
-                    let streamed = self.stream(std::mem::take(response), write, post);
+                    let streamed = self.stream(std::mem::take(response), write, slot);
                     now = self.wait.now();
                     streamed
                 }
@@ -394,7 +394,7 @@ impl Exchange for ConnExchange<'_> {
 
     fn fill(&mut self) -> Result<&[u8], BodyError> {
         self.gather_payload(None)?;
-        let buffers = self.conn.held();
+        let buffers = self.conn.buffers_mut();
         Ok(&buffers.input[buffers.payload.clone()])
     }
 
@@ -407,7 +407,7 @@ impl Exchange for ConnExchange<'_> {
     }
 
     fn consume(&mut self, count: usize) {
-        let payload = &mut self.conn.held().payload;
+        let payload = &mut self.conn.buffers_mut().payload;
         payload.start = (payload.start + count).min(payload.end);
     }
 

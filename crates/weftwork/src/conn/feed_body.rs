@@ -167,9 +167,9 @@ impl Conn {
     pub(super) fn feed_from(&mut self, fed: FeedBody, now: Tick, cx: &Context) {
         self.forget_request();
         // If nothing is sent to a peer, sending cannot show that it has gone.
-        self.stream.probe(cx.settings.write_timeout);
+        self.stream.enable_keepalive(cx.settings.write_timeout);
         *self.pending_body = Some(Box::new(PendingBody::FeedBody(fed)));
-        self.turn_to(TimeoutKind::Silence, now);
+        self.turn_to(TimeoutKind::Heartbeat, now);
         self.phase = Phase::FeedBody;
     }
 
@@ -252,12 +252,15 @@ impl Conn {
         let shows_life = fed.handler.is_none() && self.unsent() > 0;
         // If the client does not confirm the farewell, the server waits no longer than for other lingering clients,
         // whatever the client still sends.
-        let what =
-            if self.unsent() == 0 && fed.is_last_said() { TimeoutKind::Linger } else { TimeoutKind::Silence };
-        if self.pace.what != what || shows_life {
-            self.pace = self.pace.then(what, now);
+        let what = if self.unsent() == 0 && fed.is_last_said() {
+            TimeoutKind::Linger
+        } else {
+            TimeoutKind::Heartbeat
+        };
+        if self.timer.kind != what || shows_life {
+            self.timer = self.timer.then(what, now);
         }
-        if what == TimeoutKind::Linger && now >= self.pace.deadline(&cx.settings) {
+        if what == TimeoutKind::Linger && now >= self.timer.deadline(&cx.settings) {
             // If a thread reads the connection, a steady stream of bytes would delay this forever.
             self.phase = Phase::Done;
             return Ok(None);
@@ -317,7 +320,7 @@ impl Conn {
 
     /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
     pub(super) fn heartbeat(&mut self, now: Tick, cx: &Context) {
-        self.pace = self.pace.then(TimeoutKind::Silence, now);
+        self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
         let Some(mut rest) = self.pending_body.take() else { return };
         if let PendingBody::FeedBody(fed) = &mut *rest
             && let Err(error) = fed.heartbeat(now, cx)

@@ -58,7 +58,7 @@ impl Conn {
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
     pub(crate) fn note_progress(&mut self, now: Tick) {
-        self.pace.advance(0, now);
+        self.timer.advance(0, now);
     }
 
     #[inline(always)]
@@ -67,7 +67,7 @@ impl Conn {
             Ok(count) => {
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.read_ready = *count == space || self.read_closed;
-                self.pace.advance(*count, now);
+                self.timer.advance(*count, now);
             }
             Err(error) if is_would_block(error) => self.read_ready = false,
             Err(_) => {}
@@ -85,16 +85,16 @@ impl Conn {
                 Ok(count) => {
                     total += count;
                     self.has_sent_much |= total > INITIAL_WINDOW_BYTES;
-                    if self.pace.what == TimeoutKind::Write {
-                        self.pace.advance(count, now);
+                    if self.timer.kind == TimeoutKind::Write {
+                        self.timer.advance(count, now);
                     }
                     if self.unsent() == 0 && self.pending_body.is_none() {
                         return Ok(self.note_flushed(now));
                     }
                 }
                 Err(error) if is_would_block(&error) => {
-                    if self.pace.what != TimeoutKind::Write {
-                        self.pace = self.pace.then(TimeoutKind::Write, now);
+                    if self.timer.kind != TimeoutKind::Write {
+                        self.timer = self.timer.then(TimeoutKind::Write, now);
                     }
                     self.has_sent_much = true;
                     return Ok(Flushed::WouldBlock);
@@ -103,8 +103,8 @@ impl Conn {
             }
         }
         // The peer makes progress, so the time of its request has ended, whatever is left to send.
-        if self.pace.what != TimeoutKind::Write {
-            self.pace = self.pace.then(TimeoutKind::Write, now);
+        if self.timer.kind != TimeoutKind::Write {
+            self.timer = self.timer.then(TimeoutKind::Write, now);
         }
         Ok(Flushed::BudgetSpent)
     }
@@ -116,16 +116,16 @@ impl Conn {
     /// socket's buffer is free. That was 1.3 MB, or 40 s for a client that read 32 KiB a second.
     #[cold]
     pub(crate) fn makes_progress(&mut self, now: Tick, cx: &Context) -> io::Result<bool> {
-        let before = self.pace.bytes();
+        let before = self.timer.bytes();
         let flushed = self.flush(now)?;
-        Ok(flushed == Flushed::All || (self.pace.bytes() > before && self.deadline(cx) > now))
+        Ok(flushed == Flushed::All || (self.timer.bytes() > before && self.deadline(cx) > now))
     }
 
     /// The peer has read everything, so the next time it blocks is a new time.
     #[inline(always)]
     fn note_flushed(&mut self, now: Tick) -> Flushed {
-        if self.pace.what == TimeoutKind::Write {
-            self.pace = self.pace.then(TimeoutKind::Idle, now);
+        if self.timer.kind == TimeoutKind::Write {
+            self.timer = self.timer.then(TimeoutKind::Idle, now);
         }
         // The end of the connection follows at once, and takes the kept bytes with it.
         if self.stream.is_corked() && !self.ends_in_order() {
@@ -153,8 +153,8 @@ impl Conn {
             sent => sent?,
         };
         self.has_sent_much = true;
-        if self.pace.what == TimeoutKind::Write {
-            self.pace.advance(sent, now);
+        if self.timer.kind == TimeoutKind::Write {
+            self.timer.advance(sent, now);
         }
         let of_data = sent.saturating_sub(unsent.len());
         buffers.note_sent(sent - of_data);
@@ -252,7 +252,7 @@ const CORKED_BYTES_MIN: u64 = 128 << 10;
 
 /// Returns the space for a read. Bytes of earlier requests at the start of the buffer are dropped first.
 fn reserve(buffers: &mut Buffers) -> usize {
-    buffers.make_room(1);
+    buffers.reserve(1);
     buffers.input.capacity() - buffers.input.len()
 }
 

@@ -16,7 +16,7 @@ impl Conn {
     /// trusted proxies.
     pub(crate) fn expect_proxy_header(&mut self, now: Tick, cx: &Context) {
         if cx.settings.trusted_proxies.contains(self.peer.map(|peer| peer.ip())) {
-            self.pace = self.pace.then(TimeoutKind::ProxyHeader, now);
+            self.timer = self.timer.then(TimeoutKind::ProxyHeader, now);
             self.phase = Phase::Proxy;
         } else {
             self.refuse_stranger(cx);
@@ -36,7 +36,7 @@ impl Conn {
                 buffers.raw = buffers.start;
                 buffers.payload = buffers.start..buffers.start;
                 self.proxied = (proxied != Proxied::Itself).then(|| Box::new(proxied));
-                self.pace = self.pace.then(TimeoutKind::Head, now);
+                self.timer = self.timer.then(TimeoutKind::Head, now);
                 self.phase = Phase::Head;
             }
             Err(fault) => self.refuse_proxy_header(fault, cx),

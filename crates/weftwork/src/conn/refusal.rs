@@ -73,7 +73,7 @@ impl Conn {
     #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
-        let settings = cx.settings.show(self.pace.what.settings());
+        let settings = cx.settings.show(self.timer.kind.settings());
         self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &settings, cx);
     }
 
@@ -81,13 +81,13 @@ impl Conn {
     #[cold]
     pub(super) fn note_timeout(&self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
-        let what = match self.pace.what {
+        let what = match self.timer.kind {
             TimeoutKind::Write => "the client stopped reading its response",
             TimeoutKind::Drain => "the rest of an unread body did not arrive in time",
             TimeoutKind::ProxyHeader => "its PROXY header did not arrive in time",
             _ => "no request arrived in time",
         };
-        let settings = cx.settings.show(self.pace.what.settings());
+        let settings = cx.settings.show(self.timer.kind.settings());
         log_client(cx, format_args!("closing {}: {what} ({settings})", Peer(self)));
     }
 
@@ -218,7 +218,7 @@ pub(super) fn log_client(cx: &Context, line: fmt::Arguments<'_>) {
     if !log::log_enabled!(log::Level::Info) {
         return;
     }
-    match cx.lines.take(cx.clock.now()) {
+    match cx.client_log.take(cx.clock.now()) {
         None => return,
         Some(0) => {}
         Some(more) => log::info!("... and {more} more lines about clients were left out"),

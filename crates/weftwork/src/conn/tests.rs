@@ -30,7 +30,7 @@ struct Bed {
     cx: Context,
     pool: BufferPool,
     dates: DateCache,
-    post: Arc<CallSlot>,
+    slot: Arc<CallSlot>,
     now: Tick,
     /// Whether the peer has closed its side, as a poller reports it.
     ended: bool,
@@ -96,8 +96,8 @@ impl Bed {
         let now = Tick(0);
         let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
         let (pool, dates) = (BufferPool::alone(), DateCache::new(now));
-        let post = Arc::default();
-        Bed { conn, peer, cx, pool, dates, post, now, ended: false, call_takes: 0, calls: 0 }
+        let slot = Arc::default();
+        Bed { conn, peer, cx, pool, dates, slot, now, ended: false, call_takes: 0, calls: 0 }
     }
 
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -160,8 +160,8 @@ impl Bed {
 
     fn call_with(&mut self, handler: &dyn Handler, wait: &dyn IoWait) {
         self.calls += 1;
-        let (cx, dates, post) = (&self.cx, &mut self.dates, &self.post);
-        self.now = self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });
+        let (cx, dates, slot) = (&self.cx, &mut self.dates, &self.slot);
+        self.now = self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, slot });
         assert_eq!(self.now, wait.now(), "whoever called would go on with a time that has passed");
     }
 

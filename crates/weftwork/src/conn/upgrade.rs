@@ -31,7 +31,7 @@ struct UpgradedSocket {
     cx: Arc<Context>,
     wait: Arc<dyn IoWait + Send + Sync>,
     /// Progress of the peer in reading what is written.
-    pace: Mutex<PeerTimer>,
+    timer: Mutex<PeerTimer>,
     has_lingered: AtomicBool,
     _count: CountGuard,
 }
@@ -49,15 +49,15 @@ impl Conn {
         let Some(PendingBody::Upgrade(take)) = pending_body.take().map(|body| *body) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
-        stream.probe(cx.settings.write_timeout);
-        let pace = Mutex::new(PeerTimer::start(TimeoutKind::Idle, wait.now()));
+        stream.enable_keepalive(cx.settings.write_timeout);
+        let timer = Mutex::new(PeerTimer::start(TimeoutKind::Idle, wait.now()));
         let (cx_kept, wait_kept, has_lingered) = (cx.clone(), wait.clone(), AtomicBool::new(false));
         let line = Arc::new(UpgradedSocket {
             stream,
             peer,
             cx: cx_kept,
             wait: wait_kept,
-            pace,
+            timer,
             has_lingered,
             _count: count,
         });
@@ -173,9 +173,9 @@ impl UpgradedIo for UpgradedSocket {
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
         self.wait.check(&self.cx)?;
         // There is one writer, so the lock is free.
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if pace.what == TimeoutKind::Write {
-            pace.resume(self.wait.now());
+        let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
+        if timer.kind == TimeoutKind::Write {
+            timer.resume(self.wait.now());
         }
         // Result of the last wait. After a timeout, a send shows whether the peer has read something all the same, as
         // in `Conn::makes_progress`.
@@ -186,10 +186,10 @@ impl UpgradedIo for UpgradedSocket {
                     if let Some(late) = late {
                         return Err(late);
                     }
-                    if pace.what != TimeoutKind::Write {
-                        *pace = pace.then(TimeoutKind::Write, self.wait.now());
+                    if timer.kind != TimeoutKind::Write {
+                        *timer = timer.then(TimeoutKind::Write, self.wait.now());
                     }
-                    let until = timeout.map(|pause| pace.write_deadline(&self.cx.settings, pause));
+                    let until = timeout.map(|pause| timer.write_deadline(&self.cx.settings, pause));
                     match self.wait.ready(
                         self.stream.as_fd(),
                         Readiness::Write,
@@ -199,12 +199,12 @@ impl UpgradedIo for UpgradedSocket {
                         waited => waited?,
                     }
                 }
-                Ok(count) if pace.what == TimeoutKind::Write => {
+                Ok(count) if timer.kind == TimeoutKind::Write => {
                     let now = self.wait.now();
                     // The peer has read everything, so the next time it blocks is a new time.
                     match count == data.len() {
-                        true => *pace = pace.then(TimeoutKind::Idle, now),
-                        false => pace.advance(count, now),
+                        true => *timer = timer.then(TimeoutKind::Idle, now),
+                        false => timer.advance(count, now),
                     }
                     return Ok(count);
                 }

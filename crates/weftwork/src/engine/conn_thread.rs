@@ -27,7 +27,7 @@ const LINGER_LOOK: Duration = Duration::from_millis(50);
 pub(super) struct ThreadState {
     pub(super) dates: DateCache,
     pub(super) pool: BufferPool,
-    pub(super) post: Arc<CallSlot>,
+    pub(super) slot: Arc<CallSlot>,
 }
 
 impl ThreadState {
@@ -35,7 +35,7 @@ impl ThreadState {
         ThreadState {
             dates: DateCache::new(cx.clock.now()),
             pool: BufferPool::of_thread(&cx.shared_budget),
-            post: cx.watchdog.call_slot(),
+            slot: cx.watchdog.call_slot(),
         }
     }
 }
@@ -99,9 +99,9 @@ impl<'a> ConnThread<'a> {
             return None;
         }
         let wait = ThreadWait::new(self.cx);
-        let ThreadState { dates, post, .. } = &mut *self.state;
+        let ThreadState { dates, slot, .. } = &mut *self.state;
         self.now =
-            conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post });
+            conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, slot });
         None
     }
 

@@ -103,7 +103,7 @@ impl Reactor {
     }
 
     fn lead(self: &Arc<Reactor>, lp: &mut EventLoop) {
-        let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.call_slot());
+        let (mut dates, slot) = (DateCache::new(lp.now()), self.cx.watchdog.call_slot());
         let wait = ThreadWait::new(&self.cx);
         // The loop's time is that of its last look at the poller; calls since then have taken theirs.
         let mut now = lp.now();
@@ -119,7 +119,7 @@ impl Reactor {
                 }
                 let (cx, handler) = (&self.cx, &*self.handler);
                 let call =
-                    Call { cx, now: now.max(lp.now()), handler, wait: &wait, dates: &mut dates, post: &post };
+                    Call { cx, now: now.max(lp.now()), handler, wait: &wait, dates: &mut dates, slot: &slot };
                 now = active.guarded(&self.loops, |conn| conn.run(call));
                 called = lp.resume(active, &self.cx);
             }

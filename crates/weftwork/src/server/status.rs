@@ -42,7 +42,7 @@ pub(super) type Slot = Arc<OnceLock<Started>>;
 pub(super) struct Started {
     plan: Plan,
     cx: Weak<Context>,
-    room: Weak<dyn EngineHandle>,
+    handle: Weak<dyn EngineHandle>,
     counters: Arc<Counters>,
     watchdog: Arc<Watchdog>,
 }
@@ -53,13 +53,13 @@ impl ServerStatus {
     }
 
     /// Records that the server has started, with the computed settings.
-    pub(super) fn started(&self, cx: &Arc<Context>, room: &Arc<dyn EngineHandle>) {
+    pub(super) fn started(&self, cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>) {
         let Plan { engine, addresses, .. } = &*self.planned;
         let plan = Plan { engine: *engine, addresses: addresses.clone(), settings: cx.settings.clone() };
         self.started.get_or_init(|| Started {
             plan,
             cx: Arc::downgrade(cx),
-            room: Arc::downgrade(room),
+            handle: Arc::downgrade(handle),
             counters: cx.counters.clone(),
             watchdog: cx.watchdog.clone(),
         });
@@ -83,7 +83,7 @@ impl ServerStatus {
     /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
     /// least one thread, and the server one more. A few threads for other work do not count.
     pub fn threads(&self) -> usize {
-        self.started.get().and_then(|started| started.room.upgrade()).map_or(0, |room| room.threads())
+        self.started.get().and_then(|started| started.handle.upgrade()).map_or(0, |handle| handle.threads())
     }
 
     /// Returns whether the server was told to stop. It may keep serving for a while: see

@@ -69,7 +69,7 @@ pub struct TestConnection {
     pub(super) pipe: Arc<Pipe>,
     pub(super) pool: BufferPool,
     dates: DateCache,
-    post: Arc<CallSlot>,
+    slot: Arc<CallSlot>,
     /// Methods of the requests that the handler got and whose responses were not taken yet.
     methods: VecDeque<Method>,
     /// Whether the response that was written last ends with its head.
@@ -97,7 +97,7 @@ impl TestConnection {
         let conn = Conn::new(Stream::Memory(stream), Some(peer), now, &server.cx);
         let (pool, dates) = (BufferPool::alone(), DateCache::new(now));
         let (server, methods) = (server.clone(), VecDeque::new());
-        let post = server.cx.watchdog.call_slot();
+        let slot = server.cx.watchdog.call_slot();
         let (ends_with_head, is_upgraded) = (false, false);
         let (conn, lockstep) = (Some(conn), None);
         TestConnection {
@@ -106,7 +106,7 @@ impl TestConnection {
             pipe,
             pool,
             dates,
-            post,
+            slot,
             methods,
             ends_with_head,
             is_upgraded,
@@ -284,7 +284,7 @@ impl TestConnection {
             handler,
             wait: &wait,
             dates: &mut self.dates,
-            post: &self.post,
+            slot: &self.slot,
         });
     }
 

@@ -71,7 +71,7 @@ impl Buffers {
     }
 
     /// Makes space for at least `least` more bytes. Bytes of earlier requests are dropped first.
-    pub(crate) fn make_room(&mut self, least: usize) {
+    pub(crate) fn reserve(&mut self, least: usize) {
         if self.start > 0 {
             let start = std::mem::take(&mut self.start);
             self.input.drain(..start);
@@ -136,7 +136,7 @@ pub(crate) struct BufferPool {
     bytes: usize,
     bytes_max: usize,
     /// Bytes that the pool holds above its own limit.
-    loan: BudgetLease,
+    lease: BudgetLease,
 }
 
 /// Budget that the pools of threads share, in addition to the limit of each pool.
@@ -177,12 +177,12 @@ impl BufferPool {
     /// Returns a pool for a loop.
     pub(crate) fn new() -> BufferPool {
         let (free_max, bytes_max) = (POOLED_MAX, POOLED_BYTES_MAX);
-        BufferPool { free: Vec::new(), free_max, bytes: 0, bytes_max, loan: BudgetLease::default() }
+        BufferPool { free: Vec::new(), free_max, bytes: 0, bytes_max, lease: BudgetLease::default() }
     }
 
     /// Returns a pool for a thread that serves one connection after another.
     pub(crate) fn of_thread(shared_budget: &Arc<SharedBudget>) -> BufferPool {
-        BufferPool { loan: BudgetLease { of: Some(shared_budget.clone()), bytes: 0 }, ..BufferPool::alone() }
+        BufferPool { lease: BudgetLease { of: Some(shared_budget.clone()), bytes: 0 }, ..BufferPool::alone() }
     }
 
     /// Returns a pool for one connection.
@@ -193,8 +193,8 @@ impl BufferPool {
     pub(crate) fn take(&mut self) -> Box<Buffers> {
         let Some(buffers) = self.free.pop() else { return Buffers::fresh() };
         self.bytes -= buffers.bytes();
-        if self.loan.bytes > 0 {
-            self.has_room_for(0);
+        if self.lease.bytes > 0 {
+            self.has_budget_for(0);
         }
         buffers
     }
@@ -202,7 +202,7 @@ impl BufferPool {
     pub(crate) fn give_back(&mut self, mut buffers: Box<Buffers>) {
         if self.free.len() < self.free_max {
             buffers.reset();
-            if !self.has_room_for(buffers.bytes()) {
+            if !self.has_budget_for(buffers.bytes()) {
                 buffers.shrink();
             }
             self.bytes += buffers.bytes();
@@ -212,17 +212,17 @@ impl BufferPool {
 
     /// Returns the borrowed bytes to the budget while the thread is idle.
     pub(crate) fn trim(&mut self) {
-        if self.loan.bytes > 0 {
+        if self.lease.bytes > 0 {
             self.free.iter_mut().for_each(|buffers| buffers.shrink());
             self.bytes = self.free.iter().map(|buffers| buffers.bytes()).sum();
-            self.has_room_for(0);
+            self.has_budget_for(0);
         }
     }
 
     /// Borrows missing bytes from the budget, or returns shared_budget bytes.
-    fn has_room_for(&mut self, bytes: usize) -> bool {
+    fn has_budget_for(&mut self, bytes: usize) -> bool {
         let missing = (self.bytes + bytes).saturating_sub(self.bytes_max);
-        missing == self.loan.bytes || self.loan.set(missing)
+        missing == self.lease.bytes || self.lease.set(missing)
     }
 }
 
@@ -280,12 +280,12 @@ mod tests {
     #[test]
     fn room_is_made_by_dropping_what_was_before() {
         let mut buffers = in_use();
-        buffers.make_room(3 * INPUT_BYTES);
+        buffers.reserve(3 * INPUT_BYTES);
         assert!(buffers.input.capacity() - buffers.input.len() >= 3 * INPUT_BYTES);
         assert_eq!(buffers.unread(), b"HHH--PPPPccRR");
         assert_eq!((buffers.start, buffers.payload, buffers.raw), (0, 5..9, 11));
         let mut large = grown(256 << 10);
-        large.make_room(1);
+        large.reserve(1);
         assert!(large.input.capacity() < 300 << 10, "there was room");
     }
 

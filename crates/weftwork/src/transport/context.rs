@@ -45,9 +45,9 @@ pub(crate) struct Context {
     /// Budget for the buffers of threads that have connections of their own.
     pub(crate) shared_budget: Arc<SharedBudget>,
     /// Limit for log lines about clients.
-    pub(crate) lines: LogLimit,
+    pub(crate) client_log: LogLimit,
     /// Limit for log lines about what the system refuses, because clients can cause those refusals.
-    wants: LogLimit,
+    refusal_log: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
@@ -62,17 +62,17 @@ pub(crate) struct Context {
 struct StopSignal {
     fd: OwnedFd,
     /// Write end of the pipe. Dropping it gives the signal.
-    held: Mutex<Option<OwnedFd>>,
+    write_end: Mutex<Option<OwnedFd>>,
 }
 
 impl StopSignal {
     fn new() -> std::io::Result<StopSignal> {
-        let (fd, held) = system::pipe()?;
-        Ok(StopSignal { fd, held: Mutex::new(Some(held)) })
+        let (fd, write_end) = system::pipe()?;
+        Ok(StopSignal { fd, write_end: Mutex::new(Some(write_end)) })
     }
 
-    fn give(&self) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn send(&self) {
+        self.write_end.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -87,8 +87,8 @@ impl Context {
             watchdog: Arc::default(),
             reserve_fd: ReserveFd::new(),
             shared_budget: Arc::default(),
-            lines: LogLimit::new(LINES_A_SECOND),
-            wants: LogLimit::new(1),
+            client_log: LogLimit::new(LINES_A_SECOND),
+            refusal_log: LogLimit::new(1),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
@@ -105,7 +105,7 @@ impl Context {
     /// Logs a line about what the system refuses, unless a line was logged in this second.
     #[cold]
     pub(crate) fn warn_resources(&self, line: fmt::Arguments<'_>) {
-        let Some(left_out) = self.wants.take(self.clock.now()) else { return };
+        let Some(left_out) = self.refusal_log.take(self.clock.now()) else { return };
         // The thread may be unwinding from a logger that panicked.
         catch_log_panic(|| match left_out {
             0 => log::warn!("{line}"),
@@ -140,10 +140,10 @@ impl Context {
     pub(crate) fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::SeqCst);
         if stage >= Stage::Draining {
-            self.draining.give();
+            self.draining.send();
         }
         if stage >= Stage::Closing {
-            self.closing.give();
+            self.closing.send();
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum TimeoutKind {
     /// The peer continued to send after an early response.
     Linger,
     /// Nothing was sent and nothing arrived on a long-lived connection. This is no fault. The server sends a heartbeat.
-    Silence,
+    Heartbeat,
 }
 
 impl TimeoutKind {
@@ -39,7 +39,7 @@ impl TimeoutKind {
             TimeoutKind::Write => &["write_timeout", "rate_bytes_min"],
             TimeoutKind::Drain => &["unread_timeout"],
             TimeoutKind::Linger => &["linger_timeout"],
-            TimeoutKind::Silence => &["heartbeat"],
+            TimeoutKind::Heartbeat => &["heartbeat"],
         }
     }
 }
@@ -47,7 +47,7 @@ impl TimeoutKind {
 /// Progress of a peer in its current step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerTimer {
-    pub(crate) what: TimeoutKind,
+    pub(crate) kind: TimeoutKind,
     /// Start of the step, moved later by the time that the server itself used.
     since: Tick,
     /// Time of the last progress.
@@ -57,14 +57,14 @@ pub(crate) struct PeerTimer {
 }
 
 impl PeerTimer {
-    pub(crate) fn start(what: TimeoutKind, now: Tick) -> PeerTimer {
-        PeerTimer { what, since: now, progress: now, bytes: 0 }
+    pub(crate) fn start(kind: TimeoutKind, now: Tick) -> PeerTimer {
+        PeerTimer { kind, since: now, progress: now, bytes: 0 }
     }
 
     /// Starts the peer's next step. The clock of a loop stands still during a cycle, so `now` may be earlier than the
     /// time the server's code has used, here and below. That time does not count against the peer.
-    pub(crate) fn then(&self, what: TimeoutKind, now: Tick) -> PeerTimer {
-        PeerTimer::start(what, now.max(self.progress))
+    pub(crate) fn then(&self, kind: TimeoutKind, now: Tick) -> PeerTimer {
+        PeerTimer::start(kind, now.max(self.progress))
     }
 
     /// Adds bytes that arrived before the step began.
@@ -101,7 +101,7 @@ impl PeerTimer {
 
     /// Returns the deadline of the peer.
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
-        match self.what {
+        match self.kind {
             TimeoutKind::ProxyHeader => self.since.after(settings.proxy_header_timeout),
             TimeoutKind::Idle => self.since.after(settings.idle_timeout),
             TimeoutKind::Head => {
@@ -114,7 +114,7 @@ impl PeerTimer {
             TimeoutKind::Write => self.write_deadline(settings, settings.write_timeout),
             TimeoutKind::Drain => self.since.after(settings.unread_timeout),
             TimeoutKind::Linger => self.since.after(settings.linger_timeout),
-            TimeoutKind::Silence => self.progress.after(settings.heartbeat),
+            TimeoutKind::Heartbeat => self.progress.after(settings.heartbeat),
         }
     }
 

@@ -35,9 +35,9 @@ pub(crate) enum Stream {
 pub(crate) struct Socket {
     fd: OwnedFd,
     /// Whether a receive timeout is set. See [`Stream::recv_for`].
-    patience: Patience,
+    recv_timeout: RecvTimeout,
     /// Whether the socket is in non-blocking mode. See [`Stream::send_file`].
-    hurried: bool,
+    nonblocking: bool,
     /// Whether a close would be a reset. See [`Stream::reset_unless_ended`].
     resets: bool,
     cork: Cork,
@@ -53,8 +53,8 @@ enum Cork {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
-    Endless,
+enum RecvTimeout {
+    None,
     Millis(u16),
 }
 
@@ -89,8 +89,8 @@ impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Stream {
         Stream::Socket(Socket {
             fd,
-            patience: Patience::Endless,
-            hurried: false,
+            recv_timeout: RecvTimeout::None,
+            nonblocking: false,
             resets: false,
             cork: Cork::Out,
         })
@@ -117,27 +117,27 @@ impl Stream {
         })
     }
 
-    /// Reads, and waits for at most `patience` if nothing is available. After that time, it returns `WouldBlock`.
+    /// Reads, and waits for at most `timeout` if nothing is available. After that time, it returns `WouldBlock`.
     #[inline(always)]
-    pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
+    pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, timeout: Duration) -> io::Result<usize> {
         if !SOCKETS_WAIT {
-            self.await_input(patience);
+            self.await_input(timeout);
             return self.recv(into);
         }
-        let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
+        let wanted = RecvTimeout::Millis(timeout.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
         if let Stream::Socket(socket) = self {
-            if socket.patience != wanted {
-                socket.be_patient(wanted, patience)?;
+            if socket.recv_timeout != wanted {
+                socket.set_recv_timeout(wanted, timeout)?;
             }
-            socket.hurry(false)?;
+            socket.set_nonblocking(false)?;
         }
         self.recv_with(into, RecvFlags::empty())
     }
 
     /// The read after the wait shows what is available, whatever has ended the wait.
-    fn await_input(&self, patience: Duration) {
+    fn await_input(&self, timeout: Duration) {
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
-        let _ = poll(&mut fds, Timespec::try_from(patience).ok().as_ref());
+        let _ = poll(&mut fds, Timespec::try_from(timeout).ok().as_ref());
     }
 
     #[inline(always)]
@@ -248,7 +248,7 @@ impl Stream {
 
     /// Enables keep-alive probes after a minute of silence. If the peer has vanished, the connection ends after two
     /// minutes.
-    pub(crate) fn probe(&self, write_timeout: Duration) {
+    pub(crate) fn enable_keepalive(&self, write_timeout: Duration) {
         const SILENCE: Duration = Duration::from_secs(60);
         const PAUSE: Duration = Duration::from_secs(10);
         const PROBES: u32 = 6;
@@ -310,16 +310,16 @@ impl Stream {
 
 impl Socket {
     #[cold]
-    fn be_patient(&mut self, wanted: Patience, patience: Duration) -> io::Result<()> {
-        sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(patience))?;
-        self.patience = wanted;
+    fn set_recv_timeout(&mut self, wanted: RecvTimeout, timeout: Duration) -> io::Result<()> {
+        sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(timeout))?;
+        self.recv_timeout = wanted;
         Ok(())
     }
 
-    fn hurry(&mut self, hurried: bool) -> io::Result<()> {
-        if self.hurried != hurried {
-            rustix::io::ioctl_fionbio(&self.fd, hurried)?;
-            self.hurried = hurried;
+    fn set_nonblocking(&mut self, nonblocking: bool) -> io::Result<()> {
+        if self.nonblocking != nonblocking {
+            rustix::io::ioctl_fionbio(&self.fd, nonblocking)?;
+            self.nonblocking = nonblocking;
         }
         Ok(())
     }
@@ -353,7 +353,7 @@ impl Socket {
     #[cfg(target_os = "linux")]
     fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         // sendfile(2) has no flag for non-blocking operation, so the socket's own mode must provide it.
-        self.hurry(true)?;
+        self.set_nonblocking(true)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
@@ -397,12 +397,12 @@ mod tests {
     fn input_is_awaited_and_for_no_longer_than_patience_lasts() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let stream = Stream::new(ours.into());
-        let (began, patience) = (Instant::now(), Duration::from_millis(20));
-        stream.await_input(patience);
-        assert!(began.elapsed() >= patience);
+        let (began, timeout) = (Instant::now(), Duration::from_millis(20));
+        stream.await_input(timeout);
+        assert!(began.elapsed() >= timeout);
         theirs.write_all(b"x").unwrap();
-        let (began, patience) = (Instant::now(), Duration::from_secs(60));
-        stream.await_input(patience);
-        assert!(began.elapsed() < patience);
+        let (began, timeout) = (Instant::now(), Duration::from_secs(60));
+        stream.await_input(timeout);
+        assert!(began.elapsed() < timeout);
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
 const DESCRIPTORS_KEPT: u64 = 16 << 10;
 
 /// Lets the kernel enlarge its table for later descriptors, up to `limit`.
-pub(crate) fn make_room_for_descriptors(some: impl AsFd, limit: u64) {
+pub(crate) fn grow_descriptor_table(some: impl AsFd, limit: u64) {
     let last = limit.min(DESCRIPTORS_KEPT).saturating_sub(1);
     if cfg!(target_os = "linux") {
         // The table keeps its size when the copy is closed. If this fails, the table grows on use.

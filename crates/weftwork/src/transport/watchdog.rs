@@ -14,16 +14,16 @@ use super::log_limit::catch_log_panic;
 /// Bytes of a request line that are kept for the log.
 const LINE_BYTES: usize = 64;
 /// Minimum time between two checks, however short the limit for handlers is.
-const LOOK_MAX: Duration = Duration::from_secs(5);
-const LOOK_MIN: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(5);
 
 /// Slot in which a thread or a fiber publishes its call. The thread writes it, and the watchdog reads it.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlot {
     /// Odd during a call. Every call has another number.
-    turn: AtomicU64,
+    epoch: AtomicU64,
     /// Last call that was reported in the log.
-    told: AtomicU64,
+    warned: AtomicU64,
     /// Number of calls that were writers of streamed bodies.
     writers: AtomicU64,
     begun: AtomicU64,
@@ -43,7 +43,7 @@ impl CallSlot {
     /// Returns the number of handler calls, including the current call.
     fn calls(&self) -> u64 {
         // The order matters. A reader that sees the number of a writer's call also sees that the call is a writer.
-        let all = self.turn.load(Ordering::Acquire).div_ceil(2);
+        let all = self.epoch.load(Ordering::Acquire).div_ceil(2);
         all.saturating_sub(self.writers.load(Ordering::Relaxed))
     }
 
@@ -61,7 +61,7 @@ impl CallSlot {
     #[inline]
     pub(crate) fn enter(&self, now: Tick, head: &[u8]) {
         // The number is already odd if the last call ended by unwinding.
-        let turn = (self.turn.load(Ordering::Relaxed) + 1) | 1;
+        let epoch = (self.epoch.load(Ordering::Relaxed) + 1) | 1;
         // A reader that sees a word of this call also sees that the last call has ended.
         fence(Ordering::Release);
         match head.first_chunk::<LINE_BYTES>() {
@@ -69,7 +69,7 @@ impl CallSlot {
             None => self.write_short(head),
         }
         self.begun.store(now.0, Ordering::Relaxed);
-        self.turn.store(turn, Ordering::Release);
+        self.epoch.store(epoch, Ordering::Release);
     }
 
     #[inline]
@@ -93,89 +93,89 @@ impl CallSlot {
     }
 
     /// Excludes the time of the current call before `from`, which may be in the future.
-    pub(crate) fn begin_again(&self, from: Tick) {
+    pub(crate) fn exclude_until(&self, from: Tick) {
         self.begun.store(from.0, Ordering::Relaxed);
     }
 
     /// Ends the call.
     #[inline]
     pub(crate) fn leave(&self) {
-        self.turn.store(self.turn.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.epoch.store(self.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Returns the current call: its number, its start, and its request line.
-    fn look(&self) -> Option<(u64, Tick, [u8; LINE_BYTES])> {
-        let turn = self.turn.load(Ordering::Acquire);
+    fn read(&self) -> Option<(u64, Tick, [u8; LINE_BYTES])> {
+        let epoch = self.epoch.load(Ordering::Acquire);
         let begun = self.begun();
         let mut line = [0; LINE_BYTES];
         for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(&self.line) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
         fence(Ordering::Acquire);
-        let still = self.turn.load(Ordering::Relaxed) == turn;
-        (turn % 2 == 1 && still).then_some((turn, begun, line))
+        let still = self.epoch.load(Ordering::Relaxed) == epoch;
+        (epoch % 2 == 1 && still).then_some((epoch, begun, line))
     }
 }
 
 /// All slots of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
-    posts: Mutex<Vec<Weak<CallSlot>>>,
+    slots: Mutex<Vec<Weak<CallSlot>>>,
     /// Number of calls in slots that were dropped.
     before: Arc<AtomicU64>,
     /// Highest number of calls that was returned so far.
-    told: AtomicU64,
+    calls_max: AtomicU64,
 }
 
 impl Watchdog {
     /// Returns a slot for the calling thread. It is removed when its owner drops it.
     pub(crate) fn call_slot(&self) -> Arc<CallSlot> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-        let (turn, told, writers, begun, line) = Default::default();
-        let post =
-            Arc::new(CallSlot { turn, told, writers, begun, line, thread, before: self.before.clone() });
-        let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
-        if posts.len() == posts.capacity() {
-            posts.retain(|post| post.strong_count() > 0);
+        let (epoch, warned, writers, begun, line) = Default::default();
+        let slot =
+            Arc::new(CallSlot { epoch, warned, writers, begun, line, thread, before: self.before.clone() });
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() == slots.capacity() {
+            slots.retain(|slot| slot.strong_count() > 0);
         }
-        posts.push(Arc::downgrade(&post));
-        post
+        slots.push(Arc::downgrade(&slot));
+        slot
     }
 
     /// Returns the number of calls in all slots.
     pub(crate) fn calls(&self) -> u64 {
         let before = self.before.load(Ordering::Relaxed);
-        let calls = before + self.all().iter().map(|post| post.calls()).sum::<u64>();
+        let calls = before + self.all().iter().map(|slot| slot.calls()).sum::<u64>();
         // A slot that is being dropped may be counted in neither place, and the number must not fall.
-        self.told.fetch_max(calls, Ordering::Relaxed).max(calls)
+        self.calls_max.fetch_max(calls, Ordering::Relaxed).max(calls)
     }
 
     fn all(&self) -> Vec<Arc<CallSlot>> {
-        let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
-        posts.iter().filter_map(Weak::upgrade).collect()
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 /// Runs the watchdog's thread until the server cuts its connections.
 pub(crate) fn watch(cx: &Context) {
-    let patience = cx.warn_after;
-    let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
+    let limit = cx.warn_after;
+    let pause = Timespec::try_from((limit / 4).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX)).ok();
     while let Ok(0) | Err(rustix::io::Errno::INTR) =
         poll(&mut [PollFd::from_borrowed_fd(cx.closing_fd(), PollFlags::IN)], pause.as_ref())
     {
         let now = cx.clock.now();
-        for post in cx.watchdog.all() {
-            let Some((turn, begun, line)) = post.look() else { continue };
-            if begun.until(now) < patience || post.told.swap(turn, Ordering::Relaxed) == turn {
+        for slot in cx.watchdog.all() {
+            let Some((epoch, begun, line)) = slot.read() else { continue };
+            if begun.until(now) < limit || slot.warned.swap(epoch, Ordering::Relaxed) == epoch {
                 continue;
             }
             Counters::count(&cx.counters.slow_handlers);
             catch_log_panic(|| {
                 log::warn!(
-                    "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",
+                    "a handler is still running after {:.1?} (handler_warn_after is {limit:?}) at {}, on the thread {}",
                     begun.until(now),
-                    shown(&line),
-                    post.thread
+                    request_line(&line),
+                    slot.thread
                 );
             });
         }
@@ -183,7 +183,7 @@ pub(crate) fn watch(cx: &Context) {
 }
 
 /// Returns method and path. The query may contain data that must not be logged.
-fn shown(line: &[u8]) -> String {
+fn request_line(line: &[u8]) -> String {
     let line = line.strip_prefix(b"\r\n").unwrap_or(line);
     let target = line.iter().position(|byte| *byte == b' ').map_or(line.len(), |space| space + 1);
     let end = line[target..].iter().position(|byte| matches!(byte, b' ' | b'?' | b'\r' | 0));
@@ -200,21 +200,21 @@ mod tests {
     #[test]
     fn a_post_shows_the_call_in_progress() {
         let watchdog = Watchdog::default();
-        let post = watchdog.call_slot();
-        assert!(post.look().is_none());
-        post.enter(Tick(7), b"GET /short HTTP/1.1\r\n\r\n");
-        let (first, begun, line) = post.look().unwrap();
-        assert_eq!((begun, shown(&line).as_str()), (Tick(7), "GET /short"));
-        post.begin_again(Tick(20));
-        assert_eq!(post.look().map(|(turn, begun, _)| (turn, begun)), Some((first, Tick(20))));
-        post.leave();
-        assert!(post.look().is_none());
-        assert_eq!((first, post.turn.load(Ordering::Relaxed)), (1, 2));
-        post.enter(Tick(8), b"");
-        post.enter(Tick(9), format!("PUT /{} HTTP/1.1\r\n\r\n", "x".repeat(200)).as_bytes());
-        let (second, _, line) = post.look().unwrap();
+        let slot = watchdog.call_slot();
+        assert!(slot.read().is_none());
+        slot.enter(Tick(7), b"GET /short HTTP/1.1\r\n\r\n");
+        let (first, begun, line) = slot.read().unwrap();
+        assert_eq!((begun, request_line(&line).as_str()), (Tick(7), "GET /short"));
+        slot.exclude_until(Tick(20));
+        assert_eq!(slot.read().map(|(epoch, begun, _)| (epoch, begun)), Some((first, Tick(20))));
+        slot.leave();
+        assert!(slot.read().is_none());
+        assert_eq!((first, slot.epoch.load(Ordering::Relaxed)), (1, 2));
+        slot.enter(Tick(8), b"");
+        slot.enter(Tick(9), format!("PUT /{} HTTP/1.1\r\n\r\n", "x".repeat(200)).as_bytes());
+        let (second, _, line) = slot.read().unwrap();
         assert_ne!(first, second);
-        assert_eq!(shown(&line), format!("PUT /{}...", "x".repeat(LINE_BYTES - 5)));
+        assert_eq!(request_line(&line), format!("PUT /{}...", "x".repeat(LINE_BYTES - 5)));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         let kept = watchdog.call_slot();
         (0..1000).for_each(|_| drop(watchdog.call_slot()));
         assert_eq!(watchdog.all().len(), 1);
-        assert!(watchdog.posts.lock().unwrap().len() < 10);
+        assert!(watchdog.slots.lock().unwrap().len() < 10);
         assert_eq!(kept.thread, std::thread::current().name().unwrap());
     }
 
@@ -231,9 +231,9 @@ mod tests {
     fn calls_are_counted_beyond_their_posts() {
         let watchdog = Watchdog::default();
         let (kept, gone) = (watchdog.call_slot(), watchdog.call_slot());
-        for post in [&kept, &gone, &gone] {
-            post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
-            post.leave();
+        for slot in [&kept, &gone, &gone] {
+            slot.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
+            slot.leave();
         }
         assert_eq!(watchdog.calls(), 3);
         // The call unwinds.
@@ -249,22 +249,22 @@ mod tests {
     #[test]
     fn a_writer_is_watched_and_is_no_call() {
         let watchdog = Watchdog::default();
-        let post = watchdog.call_slot();
-        post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
-        let call = post.look().unwrap().0;
-        post.leave();
-        post.enter_writer(Tick(2), b"GET / HTTP/1.1\r\n\r\n");
-        let (writer, begun, _) = post.look().unwrap();
+        let slot = watchdog.call_slot();
+        slot.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
+        let call = slot.read().unwrap().0;
+        slot.leave();
+        slot.enter_writer(Tick(2), b"GET / HTTP/1.1\r\n\r\n");
+        let (writer, begun, _) = slot.read().unwrap();
         assert!(writer != call && begun == Tick(2) && watchdog.calls() == 1);
-        post.leave();
-        post.enter(Tick(3), b"");
+        slot.leave();
+        slot.enter(Tick(3), b"");
         assert_eq!(watchdog.calls(), 2);
-        drop(post);
+        drop(slot);
         assert_eq!(watchdog.calls(), 2);
     }
 
     #[test]
-    fn no_query_is_shown() {
+    fn no_query_is_request_line() {
         for (line, want) in [
             ("GET /a?b=secret HTTP/1.1\r\nHost", "GET /a"),
             ("\r\nGET /a HTTP/1.1\r\n", "GET /a"),
@@ -272,7 +272,7 @@ mod tests {
             ("GET\r\n", "GET\\r\\n..."),
             ("", "..."),
         ] {
-            assert_eq!(shown(line.as_bytes()), want);
+            assert_eq!(request_line(line.as_bytes()), want);
         }
     }
 }

@@ -54,13 +54,13 @@ impl ConnExchange<'_> {
     }
 
     fn bytes_kept(&mut self) -> usize {
-        let buffers = self.conn.held();
+        let buffers = self.conn.buffers_mut();
         buffers.input.len() - buffers.raw
     }
 
     /// Reads what is available: bytes of the client, which are kept, or the end.
     fn look_for_end(&mut self) -> io::Result<()> {
-        self.conn.held().make_room(1);
+        self.conn.buffers_mut().reserve(1);
         match self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input) {
             Ok(0) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone")),
             Ok(_) => Ok(()),

@@ -22,7 +22,7 @@ impl ConnExchange<'_> {
     /// Makes payload available, unless the body has ended. Returns false if nothing has arrived by `by`.
     pub(super) fn gather_payload(&mut self, by: Option<Tick>) -> Result<bool, BodyError> {
         self.check_kept()?;
-        while self.conn.held().payload.is_empty() {
+        while self.conn.buffers_mut().payload.is_empty() {
             match self.conn.decode(self.cx).map_err(|fault| self.malformed(fault))? {
                 BodyEvent::Data { .. } => {}
                 BodyEvent::End => break,
@@ -53,7 +53,7 @@ impl ConnExchange<'_> {
         }
         self.gather_payload(None)?;
         let room = into.capacity() - into.len();
-        let buffers = self.conn.held();
+        let buffers = self.conn.buffers_mut();
         let part = &buffers.input[buffers.payload.clone()];
         let count = part.len().min(room);
         into.extend_from_slice(&part[..count]);
@@ -129,7 +129,7 @@ impl ConnExchange<'_> {
         }
         let now = self.wait.now();
         self.body_pace(now);
-        self.conn.pace.resume(now);
+        self.conn.timer.resume(now);
         self.conn.flush(now).map(drop).map_err(|error| BodyError::Socket(error.kind()))
     }
 
@@ -138,7 +138,7 @@ impl ConnExchange<'_> {
     fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
         self.wait.check(self.cx).map_err(|_| BodyError::ShuttingDown)?;
         let head_end = {
-            let buffers = self.conn.held();
+            let buffers = self.conn.buffers_mut();
             buffers.start + buffers.head.bytes as usize
         };
         let mut has_waited = false;
@@ -148,7 +148,7 @@ impl ConnExchange<'_> {
                 Some(into) => into,
                 None => {
                     buffers.compact(head_end);
-                    buffers.make_room(1);
+                    buffers.reserve(1);
                     &mut buffers.input
                 }
             };
@@ -187,12 +187,12 @@ impl ConnExchange<'_> {
     /// for the whole call. Meanwhile, the connection's own timer is that of its responses. Bytes that arrived with the
     /// head count as if they came after it, so that a client that sends everything at once is not slower.
     fn body_pace(&mut self, now: Tick) -> &mut PeerTimer {
-        self.body.get_or_insert_with(|| match self.conn.pace.what {
-            TimeoutKind::Body => self.conn.pace,
+        self.body.get_or_insert_with(|| match self.conn.timer.kind {
+            TimeoutKind::Body => self.conn.timer,
             _ => {
-                let mut pace = PeerTimer::start(TimeoutKind::Body, now);
-                pace.count(self.conn.bytes_ahead());
-                pace
+                let mut timer = PeerTimer::start(TimeoutKind::Body, now);
+                timer.count(self.conn.bytes_ahead());
+                timer
             }
         })
     }

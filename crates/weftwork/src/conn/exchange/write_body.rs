@@ -29,12 +29,12 @@ impl<'a> ConnExchange<'a> {
         &mut self,
         response: Response,
         write: Stream,
-        post: &'a CallSlot,
+        slot: &'a CallSlot,
     ) -> io::Result<After> {
         self.streamed = Some(Box::new(Streamed { pending: Some(response), ..Streamed::default() }));
         self.conn.handler_ran = true;
         let written =
-            if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
+            if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, slot) };
         let after = match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
             Err(error) if self.has_begun() => Err(error),
@@ -45,7 +45,7 @@ impl<'a> ConnExchange<'a> {
             0 => self.conn.stream.uncork(),
             // The rest is sent without a thread, for as long as its client takes. It does not keep the space of a whole
             // part.
-            _ => self.conn.held().output.shrink_to(OUTPUT_BYTES_MAX),
+            _ => self.conn.buffers_mut().output.shrink_to(OUTPUT_BYTES_MAX),
         }
         after
     }
@@ -63,24 +63,24 @@ impl<'a> ConnExchange<'a> {
         self.whole(&response, payload, now)
     }
 
-    fn write_with(&mut self, write: Stream, post: &'a CallSlot) -> io::Result<()> {
+    fn write_with(&mut self, write: Stream, slot: &'a CallSlot) -> io::Result<()> {
         match &self.left {
-            None => post.enter_writer(self.wait.now(), self.head().1),
+            None => slot.enter_writer(self.wait.now(), self.head().1),
             // The head is gone, and the buffer holds the next request.
             Some(left) => {
                 let line = [left.method.as_str().as_bytes(), b" ", &left.path, b" HTTP/1.1"].concat();
-                post.enter_writer(self.wait.now(), &line);
+                slot.enter_writer(self.wait.now(), &line);
             }
         }
-        self.watched = Some(post);
+        self.watched = Some(slot);
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
             .unwrap_or_else(|panic| Err(self.error_of_panic(panic)));
         let now = self.wait.now();
         self.note_writer(now);
         self.watched = None;
-        self.conn.pace.resume(now);
-        post.leave();
+        self.conn.timer.resume(now);
+        slot.leave();
         written
     }
 
@@ -153,7 +153,7 @@ impl<'a> ConnExchange<'a> {
         let end = conn.http.begin_part(part.len() as u64, output).map_err(io::Error::other)?;
         let sent = conn.send_with(part, now);
         let sent = self.done_if_failed(sent)?;
-        let output = &mut self.conn.held().output;
+        let output = &mut self.conn.buffers_mut().output;
         output.extend_from_slice(&part[sent..]);
         output.extend_from_slice(end);
         let unsent = self.conn.unsent();
@@ -189,7 +189,7 @@ impl<'a> ConnExchange<'a> {
     /// The time until now belonged to the handler, or to the body of its client.
     fn begin_sending(&mut self) -> Tick {
         let now = self.wait.now();
-        self.conn.pace.resume(now);
+        self.conn.timer.resume(now);
         self.note_writer(now);
         now
     }
@@ -238,10 +238,10 @@ impl<'a> ConnExchange<'a> {
     /// Restarts the watchdog's time, because the writer of a streamed body has called in and is not stuck.
     pub(super) fn note_writer(&self, now: Tick) {
         if self.streamed.is_some()
-            && let Some(post) = self.watched
+            && let Some(slot) = self.watched
         {
             self.note_took(now);
-            post.begin_again(now);
+            slot.exclude_until(now);
         }
     }
 
@@ -251,12 +251,12 @@ impl<'a> ConnExchange<'a> {
         until: Tick,
         wait: impl FnOnce(&Self) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(post) = self.watched else { return wait(self) };
-        let (begun, from) = (post.begun(), self.wait.now());
-        post.begin_again(until);
+        let Some(slot) = self.watched else { return wait(self) };
+        let (begun, from) = (slot.begun(), self.wait.now());
+        slot.exclude_until(until);
         let waited = wait(self);
         let now = self.wait.now();
-        post.begin_again(if self.streamed.is_some() { now } else { begun.after(from.until(now)) });
+        slot.exclude_until(if self.streamed.is_some() { now } else { begun.after(from.until(now)) });
         waited
     }
 }

@@ -144,12 +144,12 @@ impl Rig {
         let wait = OnKernel { kernel: &self.kernel };
         let (calls, promised, kernel) = (self.calls.clone(), self.promised.clone(), self.kernel.clone());
         let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &promised, &kernel) };
-        let (cx, dates, post) = (&*self.cx, &mut self.dates, &CallSlot::default());
+        let (cx, dates, slot) = (&*self.cx, &mut self.dates, &CallSlot::default());
         let held = if conn.awaits_response() { 0 } else { conn.bytes_ahead() };
         self.kernel.judged(|judge| judge.begins_call(held));
         // The connection waits for a thread.
         self.kernel.work();
-        conn.run(Call { cx, now: wait.now(), handler: &handler, wait: &wait, dates, post });
+        conn.run(Call { cx, now: wait.now(), handler: &handler, wait: &wait, dates, slot });
         self.kernel.judged(Judge::ends_call);
     }
 

@@ -193,13 +193,13 @@ fn what_a_client_takes_is_not_the_handlers_time() {
     bed.send(expecting(100));
     until_call(&mut bed);
     let peer = Peer::new(&bed, std::iter::repeat_with(|| (5_000, sends(1))));
-    let (now, post, seen) = (peer.clock(), bed.post.clone(), Arc::new(Mutex::new(Vec::new())));
+    let (now, slot, seen) = (peer.clock(), bed.slot.clone(), Arc::new(Mutex::new(Vec::new())));
     let sees = seen.clone();
     let slow = move |req: &mut Request| {
         for _ in 0..3 {
             now.fetch_add(20_000, Ordering::Relaxed);
             req.body().read_exact(&mut [0]).unwrap();
-            sees.lock().unwrap().push(now.load(Ordering::Relaxed) - post.begun().0);
+            sees.lock().unwrap().push(now.load(Ordering::Relaxed) - slot.begun().0);
         }
     };
     bed.call_with(&slow, &peer);

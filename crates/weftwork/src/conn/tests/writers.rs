@@ -130,8 +130,8 @@ fn nor_is_it_when_the_writer_is_done() {
 #[test]
 fn a_writer_that_gets_on_or_waits_is_not_stuck() {
     let mut bed = requested(GET);
-    let post = bed.post.clone();
-    let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), post.clone());
+    let slot = bed.slot.clone();
+    let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), slot.clone());
     let seen = waits.clone();
     let reads = move || -> (u64, Acts) {
         let (seen, watched) = (seen.clone(), watched.clone());
@@ -146,14 +146,14 @@ fn a_writer_that_gets_on_or_waits_is_not_stuck() {
         let at = || now.load(Ordering::Relaxed);
         now.fetch_add(100, Ordering::Relaxed);
         out.flush().unwrap();
-        assert_eq!(post.begun().0, 100);
+        assert_eq!(slot.begun().0, 100);
         out.write_all(&PART).unwrap();
         out.write_all(&PART).unwrap();
-        assert!(at() > 100 && post.begun().0 == at(), "{post:?} at {}", at());
+        assert!(at() > 100 && slot.begun().0 == at(), "{slot:?} at {}", at());
         out.flush().unwrap();
         let until = at() + 1_000;
         assert!(out.pause(Duration::from_secs(1)).unwrap());
-        assert_eq!((at(), post.begun().0), (until, until));
+        assert_eq!((at(), slot.begun().0), (until, until));
     });
     let begun = waits.lock().unwrap();
     assert!(begun.iter().all(|begun| *begun >= bed.now.0), "not before the end of a wait: {begun:?}");
@@ -176,7 +176,7 @@ fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
     let peer = Peer::new(&bed, acts);
     let paused = stream(&mut bed, &peer, |out, _| out.pause(Duration::from_secs(1)));
     assert!(paused.unwrap());
-    let buffers = bed.conn.held();
+    let buffers = bed.conn.buffers_mut();
     let kept = buffers.input.len() - buffers.raw;
     assert!((BOUND..BOUND + 2 * PIECE).contains(&kept), "{kept} bytes");
     assert_eq!(bed.go_on(), Step::Read);

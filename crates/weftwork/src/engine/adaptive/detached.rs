@@ -231,8 +231,8 @@ impl Shared {
             self.pool.source.remove(conn);
         }
         let wait = DetachedWait { shared: self, thread: ThreadWait::new(&self.cx) };
-        let WorkerState { dates, post, .. } = worker;
-        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
+        let WorkerState { dates, slot, .. } = worker;
+        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, slot };
         let now = conn.run(call);
         let at = wait.thread.last_look();
         self.pool.note_return(at);

@@ -132,8 +132,8 @@ impl Shared {
         let current = &*worker.current;
         current.ticket.set(Some((index, cell.release(lp))));
         let wait = LeaderWait { current, now };
-        let (dates, post) = (&mut worker.dates, &*worker.post);
-        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
+        let (dates, slot) = (&mut worker.dates, &*worker.slot);
+        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, slot };
         active.guarded(&self.loops, |conn| conn.run(call));
         if let Some(mut lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
             self.end_reserve(&mut lp);

@@ -146,7 +146,7 @@ struct WorkerState {
     dates: DateCache,
     pool: BufferPool,
     current: Rc<CurrentLoop>,
-    post: Arc<CallSlot>,
+    slot: Arc<CallSlot>,
 }
 
 struct Adaptive(Arc<Shared>);
@@ -306,7 +306,7 @@ impl Shared {
             dates: DateCache::new(self.cx.clock.now()),
             pool: BufferPool::of_thread(&self.cx.shared_budget),
             current: Rc::new(CurrentLoop::new(self.clone())),
-            post: self.cx.watchdog.call_slot(),
+            slot: self.cx.watchdog.call_slot(),
         }
     }
 

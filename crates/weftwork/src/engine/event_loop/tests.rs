@@ -182,9 +182,9 @@ fn with_answered(
     loops.send(0, LoopMessage::Adopt(conn));
     lp.wait(loops, cx, Some(Duration::ZERO));
     let mut active = lp.poll_ready(loops, cx).unwrap();
-    let (wait, post) = (ThreadWait::new(cx), cx.watchdog.call_slot());
+    let (wait, slot) = (ThreadWait::new(cx), cx.watchdog.call_slot());
     let dates = &mut crate::transport::DateCache::new(lp.now());
-    active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, post: &post });
+    active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, slot: &slot });
     let settled = catch_unwind(AssertUnwindSafe(|| lp.resume(active, cx).is_none()));
     assert!(!matches!(settled, Ok(false)), "it wants another call");
     (lp, theirs, settled.is_err())

@@ -28,7 +28,7 @@ pub(super) struct FiberExecutor {
     /// Each request takes a copy: its fiber may be suspended with it.
     dates: RefCell<DateCache>,
     /// Free ones: a fiber that runs or is suspended has its own.
-    posts: RefCell<Vec<Arc<CallSlot>>>,
+    slots: RefCell<Vec<Arc<CallSlot>>>,
     /// Requests that another fiber is to run.
     waiting: RefCell<VecDeque<ActiveConn>>,
     /// Connections whose handlers have run while the loop was away.
@@ -43,7 +43,7 @@ impl FiberExecutor {
             room,
             dates: RefCell::new(DateCache::new(lp.now())),
             lp: Cell::new(Some(lp)),
-            posts: RefCell::default(),
+            slots: RefCell::default(),
             waiting: RefCell::default(),
             done: RefCell::default(),
             refused: RefCell::default(),
@@ -99,10 +99,10 @@ impl FiberExecutor {
         let mut dates = self.dates.borrow().clone();
         let (cx, handler) = (&*self.room.cx, &*self.room.handler);
         let wait = FiberWait { cx };
-        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.call_slot());
-        let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, post: &post };
+        let slot = self.slots.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.call_slot());
+        let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, slot: &slot };
         active.guarded(&self.room.loops, |conn| conn.run(call));
-        self.posts.borrow_mut().push(post);
+        self.slots.borrow_mut().push(slot);
         self.dates.replace(dates);
     }
 
