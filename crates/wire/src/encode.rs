@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::date::Date;
 use crate::grammar::elements;
 
-pub(crate) use plan::{Plan, Request, interim, is_asked_for, plan, trailers};
+pub(crate) use plan::{Plan, Request, interim, is_requested, plan, trailers};
 use status::write_status_line;
 
 /// The length of a response body, as its writer knows it.

@@ -255,9 +255,9 @@ impl Http1 {
         // nobody can tell which, so nobody reads on.
         let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
         self.keep_alive.and(is_in_step && !head.close && !plan.close);
-        encode::write_head(head, &plan, self.persistence(plan.takeover), date, out);
+        encode::write_head(head, &plan, self.persistence(plan.switches), date, out);
         // The connection belongs to another protocol now.
-        self.keep_alive.and(!plan.takeover);
+        self.keep_alive.and(!plan.switches);
         self.delimiter = plan.delimiter;
         self.writing = writing;
         Ok(())
@@ -269,11 +269,11 @@ impl Http1 {
     }
 
     /// RFC 9112 §9.3: HTTP/1.1 persists and HTTP/1.0 closes, unless they say otherwise.
-    fn persistence(&self, takeover: bool) -> Persistence {
+    fn persistence(&self, switches: bool) -> Persistence {
         match (self.keep_alive, self.request.version) {
             // RFC 9110 §9.3.6: a tunnel is no upgrade, whatever came along with CONNECT.
-            _ if takeover && self.request.wants_upgrade && !self.request.is_connect => Persistence::Upgrade,
-            _ if takeover => Persistence::Implied,
+            _ if switches && self.request.wants_upgrade && !self.request.is_connect => Persistence::Upgrade,
+            _ if switches => Persistence::Implied,
             // Also to HTTP/1.0: what goes by the version of the response takes ours for one that persists.
             (KeepAlive::No, _) => Persistence::Close,
             (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,

@@ -13,7 +13,7 @@ const SIZE_DIGITS_MAX: u8 = 16;
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Part {
+enum ChunkState {
     #[default]
     SizeStart,
     Size,
@@ -49,7 +49,7 @@ pub(crate) struct Chunked {
     trailers: Option<Box<Trailers>>,
     extension_bytes: u32,
     digits: u8,
-    part: Part,
+    state: ChunkState,
     forbidden: Forbidden,
 }
 
@@ -61,71 +61,71 @@ impl Chunked {
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
         let mut at = 0;
         loop {
-            match self.part {
-                Part::Over => return Ok((at, BodyEvent::End)),
-                Part::Data => {
+            match self.state {
+                ChunkState::Over => return Ok((at, BodyEvent::End)),
+                ChunkState::Data => {
                     let (used, event) = take(bytes, at, &mut self.left);
                     if self.left == 0 {
-                        self.part = Part::DataCarriageReturn;
+                        self.state = ChunkState::DataCarriageReturn;
                     }
                     return Ok((used, event));
                 }
-                Part::Trailers => {
+                ChunkState::Trailers => {
                     let trailers = self.trailers.get_or_insert_default();
                     let (used, is_end) = trailers.read(&bytes[at..], limits, self.forbidden)?;
                     at += used;
                     if !is_end {
                         return Ok((at, BodyEvent::NeedMore));
                     }
-                    self.part = Part::Over;
+                    self.state = ChunkState::Over;
                 }
-                part => {
+                state => {
                     let Some(&byte) = bytes.get(at) else { return Ok((at, BodyEvent::NeedMore)) };
-                    self.part = self.next(part, byte, limits)?;
+                    self.state = self.next(state, byte, limits)?;
                     // The first byte of a trailer is the trailer's.
-                    at += usize::from(self.part != Part::Trailers);
+                    at += usize::from(self.state != ChunkState::Trailers);
                 }
             }
         }
     }
 
-    /// The part that comes after `byte`, which belongs to `part`.
-    fn next(&mut self, part: Part, byte: u8, limits: &Limits) -> Result<Part, Fault> {
-        match part {
-            Part::SizeStart | Part::Size => self.size(part, byte, limits),
-            Part::ExtensionName(_)
-            | Part::ExtensionValue(_)
-            | Part::Quoted
-            | Part::QuotedPair
-            | Part::QuotedEnd => {
-                let next = extension(part, byte)?;
-                if next != Part::SizeLineFeed {
+    /// The part that comes after `byte`, which belongs to `state`.
+    fn next(&mut self, state: ChunkState, byte: u8, limits: &Limits) -> Result<ChunkState, Fault> {
+        match state {
+            ChunkState::SizeStart | ChunkState::Size => self.size(state, byte, limits),
+            ChunkState::ExtensionName(_)
+            | ChunkState::ExtensionValue(_)
+            | ChunkState::Quoted
+            | ChunkState::QuotedPair
+            | ChunkState::QuotedEnd => {
+                let next = extension(state, byte)?;
+                if next != ChunkState::SizeLineFeed {
                     self.count_extension_byte(limits)?;
                 }
                 Ok(next)
             }
-            Part::SizeLineFeed => {
+            ChunkState::SizeLineFeed => {
                 line_feed(byte)?;
-                Ok(if self.left == 0 { Part::TrailerStart } else { Part::Data })
+                Ok(if self.left == 0 { ChunkState::TrailerStart } else { ChunkState::Data })
             }
-            Part::DataCarriageReturn => match byte {
-                b'\r' => Ok(Part::DataLineFeed),
+            ChunkState::DataCarriageReturn => match byte {
+                b'\r' => Ok(ChunkState::DataLineFeed),
                 b'\n' => Err(Fault::BareLineFeed),
                 _ => Err(Fault::ChunkEndMissing),
             },
-            Part::DataLineFeed => {
+            ChunkState::DataLineFeed => {
                 line_feed(byte)?;
                 self.digits = 0;
-                Ok(Part::SizeStart)
+                Ok(ChunkState::SizeStart)
             }
-            Part::TrailerStart if byte == b'\r' => Ok(Part::LastLineFeed),
-            Part::TrailerStart => Ok(Part::Trailers),
-            Part::LastLineFeed => line_feed(byte).map(|()| Part::Over),
-            Part::Data | Part::Trailers | Part::Over => Ok(part),
+            ChunkState::TrailerStart if byte == b'\r' => Ok(ChunkState::LastLineFeed),
+            ChunkState::TrailerStart => Ok(ChunkState::Trailers),
+            ChunkState::LastLineFeed => line_feed(byte).map(|()| ChunkState::Over),
+            ChunkState::Data | ChunkState::Trailers | ChunkState::Over => Ok(state),
         }
     }
 
-    fn size(&mut self, part: Part, byte: u8, limits: &Limits) -> Result<Part, Fault> {
+    fn size(&mut self, state: ChunkState, byte: u8, limits: &Limits) -> Result<ChunkState, Fault> {
         if let Some(digit) = (byte as char).to_digit(16) {
             if self.digits == SIZE_DIGITS_MAX {
                 return Err(Fault::ChunkSizeTooLong);
@@ -133,14 +133,14 @@ impl Chunked {
             self.digits += 1;
             // Not checked for overflow: 16 digits fill 64 bits exactly.
             self.left = self.left << 4 | u64::from(digit);
-            return Ok(Part::Size);
+            return Ok(ChunkState::Size);
         }
-        match (part, byte) {
+        match (state, byte) {
             (_, b'\n') => Err(Fault::BareLineFeed),
-            (Part::Size, b'\r') => Ok(Part::SizeLineFeed),
-            (Part::Size, b';') => {
+            (ChunkState::Size, b'\r') => Ok(ChunkState::SizeLineFeed),
+            (ChunkState::Size, b';') => {
                 self.count_extension_byte(limits)?;
-                Ok(Part::ExtensionName(Fill::Empty))
+                Ok(ChunkState::ExtensionName(Fill::Empty))
             }
             // RFC 9112 §7.1.1 wants white space before an extension parsed and removed, as BWS. We refuse it:
             // it is white space after a number, and parsers are known to disagree on that.
@@ -157,7 +157,7 @@ impl Chunked {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.part == Part::Over
+        self.state == ChunkState::Over
     }
 
     pub(super) fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
@@ -166,9 +166,9 @@ impl Chunked {
 }
 
 /// `*( ";" chunk-ext-name [ "=" chunk-ext-val ] )`: RFC 9112 §7.1.1. Extensions are checked and forgotten.
-fn extension(part: Part, byte: u8) -> Result<Part, Fault> {
-    use {Fill::*, Part::*};
-    Ok(match (part, byte) {
+fn extension(state: ChunkState, byte: u8) -> Result<ChunkState, Fault> {
+    use {ChunkState::*, Fill::*};
+    Ok(match (state, byte) {
         (Quoted, b'"') => QuotedEnd,
         (Quoted, b'\\') => QuotedPair,
         (Quoted | QuotedPair, byte) if is_text_byte(byte) => Quoted,

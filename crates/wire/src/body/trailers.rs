@@ -84,8 +84,8 @@ impl Trailers {
         }
         let before = self.bytes.len();
         let total_max = limits.head_bytes_max as usize;
-        let room = total_max - before.min(total_max);
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let space = total_max - before.min(total_max);
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(space)]);
         let found = self.scan.find_end(&self.bytes, 0, usize::MAX, total_max);
         let end = found.map_err(|fault| match fault {
             Fault::HeadTooLong => Fault::TrailersTooLong,

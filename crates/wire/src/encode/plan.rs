@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     /// The connection cannot persist.
     pub(crate) close: bool,
     /// What follows the head is another protocol.
-    pub(crate) takeover: bool,
+    pub(crate) switches: bool,
     pub(crate) date_given: bool,
     pub(crate) content_type_given: bool,
     pub(crate) connection_given: bool,
@@ -74,7 +74,7 @@ fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
     }
     let known = given.content_length.or(head.length.known());
     match head.status {
-        StatusCode::SWITCHING_PROTOCOLS if request.can_switch && request.is_read => plan.takeover = true,
+        StatusCode::SWITCHING_PROTOCOLS if request.can_switch && request.is_read => plan.switches = true,
         StatusCode::SWITCHING_PROTOCOLS => return Err(Misuse::UpgradeNotPossible),
         status if status.is_informational() => return Err(Misuse::StatusNotAllowed),
         // RFC 9112 §6.3, step 2: the tunnel starts right after the head. What is left of the request would be its first
@@ -82,7 +82,7 @@ fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
         status if request.is_connect && status.is_success() && !request.is_read => {
             return Err(Misuse::UpgradeNotPossible);
         }
-        status if request.is_connect && status.is_success() => plan.takeover = true,
+        status if request.is_connect && status.is_success() => plan.switches = true,
         StatusCode::NO_CONTENT => {}
         // RFC 9110 §15.3.6: no content, and a length that says so.
         StatusCode::RESET_CONTENT => plan.content_length = Some(0),
@@ -94,7 +94,7 @@ fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
         _ => plan.delimit(known, request.version),
     }
     // RFC 9110 §8.6
-    if (plan.takeover || head.status == StatusCode::NO_CONTENT) && given.content_length.is_some() {
+    if (plan.switches || head.status == StatusCode::NO_CONTENT) && given.content_length.is_some() {
         return Err(Misuse::ContentLengthForbidden);
     }
     Ok(plan)
@@ -160,20 +160,21 @@ impl Given {
     }
 }
 
-/// Do these fields of a response name a protocol, and none that the request, whose head was read from `bytes`, does
-/// not ask for (RFC 9110 §7.8)?
-pub(crate) fn is_asked_for(fields: &[(HeaderName, HeaderValue)], asked: &Head, bytes: &[u8]) -> bool {
-    let lines = || asked.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"upgrade"));
-    let is_asked = |protocol: &[u8]| {
+/// Returns whether these fields of a response name a protocol, and only protocols that the request asks for (RFC 9110
+/// §7.8). The head of the request was read from `bytes`.
+pub(crate) fn is_requested(fields: &[(HeaderName, HeaderValue)], request_head: &Head, bytes: &[u8]) -> bool {
+    let lines =
+        || request_head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"upgrade"));
+    let is_in_request = |protocol: &[u8]| {
         lines()
             .flat_map(|line| elements(line.value.of(bytes)))
-            .any(|asked| asked.eq_ignore_ascii_case(protocol))
+            .any(|requested| requested.eq_ignore_ascii_case(protocol))
     };
     let mut named = (fields.iter().filter(|(name, _)| name == http::header::UPGRADE))
         .flat_map(|(_, value)| elements(value.as_bytes()))
         .filter(|protocol| !protocol.is_empty())
         .peekable();
-    named.peek().is_some() && named.all(is_asked)
+    named.peek().is_some() && named.all(is_in_request)
 }
 
 /// May this interim response be sent? It has no content (RFC 9110 §15.2).

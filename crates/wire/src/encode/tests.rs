@@ -330,11 +330,11 @@ fn rfc9110_7_8_only_to_a_protocol_that_was_asked_for() {
 /// 101 with these fields: the whole head, or why there is none. Another one can be sent then.
 #[track_caller]
 fn switch(request: &str, lines: &[(&'static str, &'static str)], want: Result<&str, Misuse>) {
-    let (mut http, mut asked, mut out) = (Http1::new(), Head::default(), Vec::new());
-    http.read_head(request.as_bytes(), &Limits::default(), &mut asked).unwrap();
+    let (mut http, mut request_head, mut out) = (Http1::new(), Head::default(), Vec::new());
+    http.read_head(request.as_bytes(), &Limits::default(), &mut request_head).unwrap();
     let lines = fields(lines);
     let written =
-        http.write_switch(&head(101, Exact(0), &lines), &asked, request.as_bytes(), &date(), &mut out);
+        http.write_switch(&head(101, Exact(0), &lines), &request_head, request.as_bytes(), &date(), &mut out);
     assert_eq!(written.map(|()| text(&out)), want.map(|want| want.replace('@', DATE)));
     if want.is_ok() {
         assert!(!http.sends_body());

@@ -61,17 +61,17 @@ impl ByteRange {
 pub fn ranges(value: &[u8], length: u64) -> Ranges {
     let Some(set) = byte_set(value).filter(|_| length > 0) else { return Ranges::Whole };
     let mut parts: Vec<ByteRange> = Vec::new();
-    let mut asked = 0;
+    let mut specs = 0;
     for spec in elements(set).filter(|spec| !spec.is_empty()) {
-        asked += 1;
+        specs += 1;
         match one(spec, length) {
-            _ if asked > RANGES_MAX => return Ranges::Whole,
+            _ if specs > RANGES_MAX => return Ranges::Whole,
             None => return Ranges::Whole,
             Some(None) => {}
             Some(Some(range)) => add(&mut parts, range),
         }
     }
-    match (asked, parts.is_empty()) {
+    match (specs, parts.is_empty()) {
         (0, _) => Ranges::Whole,
         (_, true) => Ranges::Unsatisfiable,
         (_, false) => Ranges::Parts(parts),
@@ -111,10 +111,10 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// Joins what `range` is near to, which may bring it near to others.
 fn add(parts: &mut Vec<ByteRange>, mut range: ByteRange) {
-    let mut place = parts.len();
+    let mut index = parts.len();
     while let Some(at) = parts.iter().position(|part| part.is_near(range)) {
         range = range.joined(parts.remove(at));
-        place = place.min(at);
+        index = index.min(at);
     }
-    parts.insert(place, range);
+    parts.insert(index, range);
 }

@@ -36,7 +36,7 @@ impl Http1 {
         Ok(())
     }
 
-    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `asked` is the head of the request,
+    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `request_head` is the head of the request,
     /// as it was read from `bytes`.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Http1 {
     pub fn write_switch(
         &mut self,
         head: &ResponseHead<'_>,
-        asked: &Head,
+        request_head: &Head,
         bytes: &[u8],
         date: &Date,
         out: &mut Vec<u8>,
@@ -53,7 +53,7 @@ impl Http1 {
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Err(Misuse::StatusNotAllowed);
         }
-        let can_switch = self.request.wants_upgrade && encode::is_asked_for(head.fields, asked, bytes);
+        let can_switch = self.request.wants_upgrade && encode::is_requested(head.fields, request_head, bytes);
         self.write_any_head(head, can_switch, date, out)
     }
 }

@@ -336,14 +336,14 @@ fn trailers_of_one_request_are_gone_in_the_next() {
 fn an_upgrade_waits_for_the_body() {
     let request =
         "POST / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: a\r\nContent-Length: 1\r\n\r\n";
-    let (mut talk, mut asked) = (Talk { http: Http1::new(), out: Vec::new() }, Head::default());
-    talk.http.read_head(request.as_bytes(), &Limits::default(), &mut asked).unwrap();
+    let (mut talk, mut request_head) = (Talk { http: Http1::new(), out: Vec::new() }, Head::default());
+    talk.http.read_head(request.as_bytes(), &Limits::default(), &mut request_head).unwrap();
     let fields = [(HeaderName::from_static("upgrade"), HeaderValue::from_static("a"))];
     let head =
         ResponseHead { status: StatusCode::SWITCHING_PROTOCOLS, fields: &fields, ..ResponseHead::default() };
     let switch = |talk: &mut Talk| {
         let date = Date::at(SystemTime::UNIX_EPOCH);
-        talk.http.write_switch(&head, &asked, request.as_bytes(), &date, &mut talk.out)
+        talk.http.write_switch(&head, &request_head, request.as_bytes(), &date, &mut talk.out)
     };
     assert_eq!(switch(&mut talk), Err(Misuse::UpgradeNotPossible));
     talk.body("a").unwrap();

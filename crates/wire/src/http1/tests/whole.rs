@@ -17,7 +17,7 @@ const REQUESTS: [&str; 8] = [
     "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n",
 ];
 
-fn asked(request: &str) -> Http1 {
+fn requested(request: &str) -> Http1 {
     let mut http = Http1::new();
     let read = http.read_head(request.as_bytes(), &Limits::default(), &mut Head::default());
     assert_eq!(read, Ok(HeadEvent::Head(request.len())));
@@ -48,7 +48,7 @@ fn in_one_step_as_in_three() {
                 let status = StatusCode::from_u16(status).unwrap();
                 let close = status == StatusCode::NOT_FOUND;
                 let head = ResponseHead { status, content_type, fields, length, close };
-                let (mut one, mut three) = (asked(request), asked(request));
+                let (mut one, mut three) = (requested(request), requested(request));
                 let (mut one_out, mut three_out) = (Vec::new(), Vec::new());
                 let at_once = one.write_response(&head, b"ok", &date, &mut one_out);
                 let in_turn = (three.write_head(&head, &date, &mut three_out))
@@ -82,7 +82,7 @@ fn the_plainest_head_says_what_any_other_way_would() {
         let told = |http: &Http1, out: &[u8]| format!("{} {http:?}", String::from_utf8_lossy(out));
         assert_eq!(told(&plain, &plain_out), told(&other, &other_out));
     };
-    REQUESTS.iter().for_each(|request| check(&|| asked(request)));
+    REQUESTS.iter().for_each(|request| check(&|| requested(request)));
     check(&Http1::new);
     check(&|| {
         let mut http = Http1::new();
@@ -101,7 +101,7 @@ fn a_body_of_another_length_is_refused() {
             length: BodyLength::Exact(length),
             ..ResponseHead::default()
         };
-        let written = asked(REQUESTS[0]).write_response(&head, b"ok", &date, &mut Vec::new());
+        let written = requested(REQUESTS[0]).write_response(&head, b"ok", &date, &mut Vec::new());
         assert_eq!(written, Err(want));
     }
 }
