@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-mod floors;
+mod layers;
+mod names;
 mod rules;
 mod scan;
 #[cfg(test)]
@@ -61,7 +62,8 @@ fn check(files: &[File]) -> Vec<Fault> {
         rules::text(file, &mut say);
         if let Some(source) = &file.rust {
             rules::rust(file, source, &mut say);
-            floors::check(file, source, &mut say);
+            layers::check(file, source, &mut say);
+            names::check(file, source, &mut say);
         }
     }
     faults.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

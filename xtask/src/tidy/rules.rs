@@ -24,7 +24,7 @@ const PANICS: &[&str] = &[".unwrap()", ".expect("];
 const EXCUSE: &str = "cannot fail:";
 
 /// The one crate that may write unsafe code.
-const UNSAFE_ROOM: &str = "crates/fiber/";
+const UNSAFE_FOLDER: &str = "crates/fiber/";
 
 /// Folders of one machine; written apart so that this line passes its own rule.
 const MACHINE_FOLDERS: &[[&str; 2]] = &[["/work", "/"], ["/root", "/"], ["/tmp/", "target"]];
@@ -134,19 +134,19 @@ fn deferrals(source: &Source, say: &mut impl FnMut(usize, String)) {
 }
 
 fn unsafe_code(file: &File, source: &Source, say: &mut impl FnMut(usize, String)) {
-    if file.path.starts_with(UNSAFE_ROOM) {
+    if file.path.starts_with(UNSAFE_FOLDER) {
         return;
     }
     for at in words(&source.code, "unsafe") {
         say(
             line_of(&source.code, at),
-            format!("unsafe outside {UNSAFE_ROOM}; use a safe call, or put it there"),
+            format!("unsafe outside {UNSAFE_FOLDER}; use a safe call, or put it there"),
         );
     }
 }
 
 fn panics(file: &File, source: &Source, say: &mut impl FnMut(usize, String)) {
-    if file.test || !NO_PANIC.iter().any(|room| file.path.starts_with(room)) {
+    if file.test || !NO_PANIC.iter().any(|path| file.path.starts_with(path)) {
         return;
     }
     let comments: Vec<&str> = source.comments.lines().collect();

@@ -176,7 +176,7 @@ fn a_module_declared_for_tests_is_test_code() {
 }
 
 #[test]
-fn floors() {
+fn layers() {
     good(WIRE, "use std::io; use memchr::memchr; // std::net\n");
     good(WIRE, "use core::net::Ipv6Addr;\n");
     good(WIRE, "#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n");
@@ -185,9 +185,9 @@ fn floors() {
     }
     bad(WIRE, "fn f() { Instant::now(); }\n", 2, "mentions Instant::now");
 
-    let room = |path: &str| format!("crates/weftwork/src/{path}.rs");
-    let meets = |from: &str, what: &str| bad(&room(from), &format!("use {what};\n"), 2, "mentions");
-    let knows = |from: &str, what: &str| good(&room(from), &format!("use {what};\n"));
+    let path = |path: &str| format!("crates/weftwork/src/{path}.rs");
+    let meets = |from: &str, what: &str| bad(&path(from), &format!("use {what};\n"), 2, "mentions");
+    let knows = |from: &str, what: &str| good(&path(from), &format!("use {what};\n"));
     for from in ["message/request", "transport"] {
         for above in ["conn::Conn", "engine", "app::{Router}", "server"] {
             meets(from, &format!("crate::{above}"));
@@ -206,4 +206,16 @@ fn floors() {
     meets("app", "super::server");
     knows("app", "weftwork_wire::etags");
     knows("server", "crate::{app, engine}");
+}
+
+#[test]
+fn names_that_were_given_up() {
+    let conn = "crates/weftwork/src/conn/feed_body.rs";
+    for item in ["struct Fed;", "pub(crate) enum Wait {}", "trait Asked<'a> {}", "type Pending = u8;"] {
+        bad(conn, &format!("// A comment.\n{item}\n"), 3, "was given up");
+        good("crates/bench/src/load.rs", &format!("{item}\n"));
+    }
+    good(conn, "struct FeedBody { wait: Wait }\nfn step() -> Step { Step::Wait }\n// struct Fed;\n");
+    bad("crates/weftwork/src/conn/fed.rs", "fn f() {}\n", 1, "the file name fed was given up");
+    good("crates/weftwork/src/app/fed.rs", "fn f() {}\n");
 }

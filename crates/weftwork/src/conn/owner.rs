@@ -1,4 +1,4 @@
-//! What the owner of a connection, an engine, keeps with it.
+//! Fields of a connection that its owner, an engine, keeps with it.
 
 use crate::transport::clock::Tick;
 

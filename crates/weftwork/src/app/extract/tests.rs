@@ -30,7 +30,7 @@ enum Order {
 
 #[derive(Debug, Deserialize)]
 #[allow(dead_code)]
-struct Place {
+struct Position {
     b: i8,
     a: String,
 }
@@ -59,10 +59,10 @@ fn site() -> Router {
         .get("/text/{text}", |Path(text): Path<String>| text)
         .get("/order/{order}", |Path(order): Path<Order>| format!("{order:?}"))
         .get("/two/{a}/{b}", |Path((a, b)): Path<(String, i8)>| format!("{a} {b}"))
-        .get("/struct/{a}/{b}", |Path(place): Path<Place>| format!("{place:?}"))
+        .get("/struct/{a}/{b}", |Path(position): Path<Position>| format!("{position:?}"))
         .get("/wrong/tuple/{a}", |Path((a, b)): Path<(u8, u8)>| format!("{a} {b}"))
         .get("/wrong/one", |Path(a): Path<u8>| format!("{a}"))
-        .get("/wrong/name/{a}", |Path(place): Path<Place>| format!("{place:?}"))
+        .get("/wrong/name/{a}", |Path(position): Path<Position>| format!("{position:?}"))
         .get("/search", |Query(search): Query<Search>| crate::json(&search))
         .post("/form", |Form(search): Form<Search>| crate::json(&search))
         .post("/json", |Json(search): Json<Search>| Json(search))
@@ -103,7 +103,7 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
         ("/text/a%2Fb%20c+", "a/b c+"),
         ("/order/down", "Down"),
         ("/two/x/-3", "x -3"),
-        ("/struct/x/-3", "Place { b: -3, a: \"x\" }"),
+        ("/struct/x/-3", "Position { b: -3, a: \"x\" }"),
     ] {
         assert_eq!(get(target).text(), wanted, "{target}");
     }
@@ -271,16 +271,16 @@ fn json_is_taken_where_it_is_said_to_be() {
     refused(&post(json, r#"{"q":"x"} x"#), 400, None, wanted);
     #[derive(Deserialize)]
     struct List {
-        places: Vec<Place>,
+        positions: Vec<Position>,
     }
-    let list = handler(|Json(list): Json<List>| list.places.len().to_string());
+    let list = handler(|Json(list): Json<List>| list.positions.len().to_string());
     let mut client = TestClient::new(list);
     let mut post = |body: &str| client.post("/").header("content-type", json).body(body).send();
-    assert_eq!(post(r#"{"places":[{"a":"","b":1}]}"#).text(), "1");
-    let answer: Answered = post(r#"{"places":[{"a":"","b":1},{"a":""}]}"#).json();
-    assert_eq!(answer.field.as_deref(), Some("places[1].b"));
-    let answer: Answered = post(r#"{"places":[{"a":"","b":"x"}]}"#).json();
-    assert_eq!(answer.field.as_deref(), Some("places[0].b"));
+    assert_eq!(post(r#"{"positions":[{"a":"","b":1}]}"#).text(), "1");
+    let answer: Answered = post(r#"{"positions":[{"a":"","b":1},{"a":""}]}"#).json();
+    assert_eq!(answer.field.as_deref(), Some("positions[1].b"));
+    let answer: Answered = post(r#"{"positions":[{"a":"","b":"x"}]}"#).json();
+    assert_eq!(answer.field.as_deref(), Some("positions[0].b"));
 }
 
 /// Every argument that reads the body reports the same problem for the same error.

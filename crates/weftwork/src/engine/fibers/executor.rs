@@ -70,8 +70,8 @@ impl FiberExecutor {
 
     /// Runs what takes a connection over on a fiber, which is gone with it.
     pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
-        let mut visit = Visit { conn: Some(conn), cx: self.room.cx.clone() };
-        drop(runtime.spawn(move || visit.run()));
+        let mut task = UpgradeTask { conn: Some(conn), cx: self.room.cx.clone() };
+        drop(runtime.spawn(move || task.run()));
         runtime.run_ready();
     }
 
@@ -154,12 +154,12 @@ impl Job {
 }
 
 /// What takes a connection over, for a fiber.
-struct Visit {
+struct UpgradeTask {
     conn: Option<Box<Conn>>,
     cx: Arc<Context>,
 }
 
-impl Visit {
+impl UpgradeTask {
     fn run(&mut self) {
         if let Some(conn) = self.conn.take() {
             conn.run_upgraded(&self.cx, Arc::new(OwnedFiberWait(self.cx.clone())), || false);
@@ -167,7 +167,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for UpgradeTask {
     fn drop(&mut self) {
         if let Some(mut conn) = self.conn.take().filter(|_| self.cx.stage() != Stage::Closing) {
             conn.refuse_no_stack(&self.cx);
@@ -200,7 +200,7 @@ mod tests {
             cx.enter(stage);
             let (ours, _theirs) = UnixStream::pair().unwrap();
             let conn = Conn::new(Stream::new(ours.into()), None, cx.clock.now(), &cx);
-            drop(Visit { conn: Some(conn), cx: cx.clone() });
+            drop(UpgradeTask { conn: Some(conn), cx: cx.clone() });
             assert_eq!(cx.stats().shed, shed);
         }
     }

@@ -4,41 +4,41 @@ use super::File;
 use super::scan::{Source, imports};
 
 /// What the code in one file or folder never mentions. Its tests may.
-struct Floor {
-    /// The file `room.rs` and all of the folder `room/`.
-    room: &'static str,
+struct Layer {
+    /// The file `path.rs` and all of the folder `path/`.
+    path: &'static str,
     never: &'static [&'static str],
     why: &'static str,
 }
 
-const FLOORS: &[Floor] = &[
-    Floor {
-        room: "crates/wire/src",
+const LAYERS: &[Layer] = &[
+    Layer {
+        path: "crates/wire/src",
         never: &["std::net", "io::Read", "mio", "rustix", "std::thread", "Instant::now"],
         why: "wire turns bytes into events and back: no I/O, no clock, no threads (addresses as values are in core::net)",
     },
-    Floor {
-        room: "crates/weftwork/src/message",
+    Layer {
+        path: "crates/weftwork/src/message",
         never: &["crate::conn", "crate::engine", "crate::app", "crate::server"],
-        why: "message is floor 1 and knows no floor above; pass a value or a trait down",
+        why: "message is layer 1 and uses no layer above; pass a value or a trait down",
     },
-    Floor {
-        room: "crates/weftwork/src/transport",
+    Layer {
+        path: "crates/weftwork/src/transport",
         never: &["crate::conn", "crate::engine", "crate::app", "crate::server"],
-        why: "transport is floor 1 and knows no floor above; pass a value or a trait down",
+        why: "transport is layer 1 and uses no layer above; pass a value or a trait down",
     },
-    Floor {
-        room: "crates/weftwork/src/conn",
+    Layer {
+        path: "crates/weftwork/src/conn",
         never: &["crate::engine", "crate::app", "crate::server"],
-        why: "conn is floor 2 and knows no floor above; pass a value or a trait down",
+        why: "conn is layer 2 and uses no layer above; pass a value or a trait down",
     },
-    Floor {
-        room: "crates/weftwork/src/engine",
+    Layer {
+        path: "crates/weftwork/src/engine",
         never: &["crate::app", "crate::server", "weftwork_wire"],
         why: "an engine sees only Conn and Handler, and parses no byte; ask conn.rs for what it needs",
     },
-    Floor {
-        room: "crates/weftwork/src/app",
+    Layer {
+        path: "crates/weftwork/src/app",
         never: &["crate::engine", "crate::server"],
         why: "app is built from Handler and knows nothing of engines; take what it needs as a parameter",
     },
@@ -49,22 +49,23 @@ pub(super) fn check(file: &File, source: &Source, say: &mut impl FnMut(usize, St
         return;
     }
     let module = module_of(&file.path);
-    for floor in FLOORS.iter().filter(|floor| holds(floor.room, &file.path)) {
-        let mut told = Vec::new();
+    for layer in LAYERS.iter().filter(|layer| holds(layer.path, &file.path)) {
+        let mut reported = Vec::new();
         for (line, path) in mentions(&source.code, &module) {
-            let hit = floor.never.iter().find(|never| contains(&path, never));
+            let hit = layer.never.iter().find(|never| contains(&path, never));
             if let Some(never) = hit.filter(|_| !source.is_test(line))
-                && !told.contains(&(line, never))
+                && !reported.contains(&(line, never))
             {
-                told.push((line, never));
-                say(line, format!("mentions {never}: {}", floor.why));
+                reported.push((line, never));
+                say(line, format!("mentions {never}: {}", layer.why));
             }
         }
     }
 }
 
-fn holds(room: &str, path: &str) -> bool {
-    path.strip_prefix(room).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+/// Returns whether `path` is the file `module.rs` or in the folder `module/`.
+pub(super) fn holds(module: &str, path: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 /// Every path in the code, imports spelt out, `super` and `self` resolved against the file's own module.
