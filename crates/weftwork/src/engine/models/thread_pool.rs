@@ -73,14 +73,14 @@ fn limits(threads_max: usize) -> Limits {
     Limits { idle_kept: 1, threads_max, queue_max: 9, starts_ahead: false, keep_alive: Duration::ZERO }
 }
 
-type Pool<S> = Arc<ThreadPool<u32, S>>;
+type TestPool<S> = Arc<ThreadPool<u32, S>>;
 
-fn pool<S: EventSource>(limits: Limits, source: S) -> BufferPool<S> {
+fn pool<S: EventSource>(limits: Limits, source: S) -> TestPool<S> {
     Arc::new(ThreadPool::new(limits, source))
 }
 
 /// Starts a thread of the pool, and counts it.
-fn start<S, T>(pool: &Pool<S>, work: impl FnOnce(&Pool<S>) -> T + 'static) -> thread::JoinHandle<T>
+fn start<S, T>(pool: &TestPool<S>, work: impl FnOnce(&TestPool<S>) -> T + 'static) -> thread::JoinHandle<T>
 where
     S: EventSource + 'static,
     T: 'static,
@@ -97,7 +97,7 @@ fn no_spawn() {
     panic!("all threads are there");
 }
 
-fn take_job<S: EventSource>(pool: &Pool<S>, spawn: &impl Fn()) -> u32 {
+fn take_job<S: EventSource>(pool: &TestPool<S>, spawn: &impl Fn()) -> u32 {
     loop {
         let work = pool.next(false, spawn);
         if work.is_some() {
@@ -112,11 +112,11 @@ fn take_job<S: EventSource>(pool: &Pool<S>, spawn: &impl Fn()) -> u32 {
 }
 
 /// Waits for two jobs, and returns their sum.
-fn take_two<S: EventSource>(pool: &Pool<S>) -> u32 {
+fn take_two<S: EventSource>(pool: &TestPool<S>) -> u32 {
     take_job(pool, &no_spawn) + take_job(pool, &no_spawn)
 }
 
-fn submits<S: EventSource + 'static>(pool: &Pool<S>, job: u32) -> thread::JoinHandle<()> {
+fn submits<S: EventSource + 'static>(pool: &TestPool<S>, job: u32) -> thread::JoinHandle<()> {
     let pool = pool.clone();
     thread::spawn(move || assert!(pool.submit(job, no_spawn).is_ok()))
 }
@@ -226,7 +226,7 @@ fn loom_thread_pool_an_event_hides_no_job() {
 /// The threads of a pool that has them started.
 #[derive(Clone)]
 struct Starter {
-    pool: BufferPool<NoEvents>,
+    pool: TestPool<NoEvents>,
     threads: Arc<Mutex<Vec<thread::JoinHandle<()>>>>,
     done: Arc<Done>,
 }

@@ -14,9 +14,9 @@ const LIMITS: Limits = Limits {
     keep_alive: Duration::from_secs(60),
 };
 
-type Pool<S = NoEvents> = ThreadPool<u32, S>;
+type TestPool<S = NoEvents> = ThreadPool<u32, S>;
 
-fn pool(limits: Limits) -> Pool {
+fn pool(limits: Limits) -> TestPool {
     ThreadPool::new(limits, NoEvents)
 }
 
@@ -29,7 +29,7 @@ fn no_start() {
 
 /// Takes the next job, as a thread that has just come.
 #[track_caller]
-fn take<S: EventSource>(pool: &Pool<S>, spawn: &impl Fn()) -> u32 {
+fn take<S: EventSource>(pool: &TestPool<S>, spawn: &impl Fn()) -> u32 {
     pool.note_arrival();
     match pool.next(false, spawn) {
         Some(Work::Job(job)) => job,
@@ -39,9 +39,15 @@ fn take<S: EventSource>(pool: &Pool<S>, spawn: &impl Fn()) -> u32 {
 }
 
 /// One more thread is there, and busy.
-fn occupy(pool: &Pool) {
+fn occupy(pool: &TestPool) {
     assert!(pool.submit(0, start_none).is_ok());
     take(pool, &no_start);
+}
+
+/// As threads do that have much to do. The last of them comes in a minute, since the test may be slow.
+fn come_back_all_the_time<S: EventSource>(pool: &TestPool<S>) {
+    let later = Instant::now() + Duration::from_secs(60);
+    (0..100).for_each(|_| pool.note_return(later));
 }
 
 #[test]
@@ -78,7 +84,6 @@ fn a_full_queue_gives_the_job_back() {
     assert!(!pool.has_output_space());
     assert_eq!(pool.submit(3, no_start), Err(3));
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 2 });
-
     // The one thread takes the job that has waited longest.
     pool.note_done();
     assert_eq!(take(&pool, &no_start), 1);
@@ -102,8 +107,11 @@ fn a_job_in_front_is_taken_first_and_never_rejected() {
     let pool = pool(Limits { threads_max: 1, queue_max: 1, ..LIMITS });
     occupy(&pool);
     assert_eq!(pool.submit(1, no_start), Ok(()));
+    assert!(!pool.is_starved());
     pool.submit_front(2, no_start);
+    assert!(pool.is_starved());
     pool.note_done();
+    assert!(!pool.is_starved(), "a thread is free for it");
     assert_eq!([take(&pool, &no_start), take(&pool, &no_start)], [2, 1]);
 }
 
@@ -193,15 +201,25 @@ fn a_thread_is_added_if_all_are_busy() {
     let started = Cell::new(0);
     let spawn = || started.set(started.get() + 1);
     assert!(pool.count_busy());
-    (0..100).for_each(|micros| pool.note_return(pool.started + Duration::from_micros(micros)));
-    pool.note_return(Instant::now() + Duration::from_secs(60));
-    (0..100).for_each(|micros| {
-        pool.note_return(Instant::now() + Duration::from_secs(60) + Duration::from_micros(micros))
-    });
+    come_back_all_the_time(&pool);
     assert!(pool.submit(1, spawn).is_ok());
     assert_eq!(started.get(), 0);
     (0..2).for_each(|_| pool.add_thread(&spawn));
     assert_eq!((started.get(), pool.stats().threads, pool.is_at_limit()), (1, 2, true));
+}
+
+/// A thread that has just done its work looks at the queue next.
+#[test]
+fn no_thread_is_started_while_another_is_about_to_look_at_the_queue() {
+    let pool = pool(LIMITS);
+    occupy(&pool);
+    pool.note_done();
+    assert!(pool.submit(1, no_start).is_ok());
+    let started = Cell::new(0);
+    pool.note_arrival();
+    let Some(Work::Job(1)) = pool.next(false, &no_start) else { panic!("it takes the job") };
+    assert!(pool.submit(2, || started.set(1)).is_ok());
+    assert_eq!(started.get(), 1, "it is busy");
 }
 
 #[test]
@@ -322,7 +340,7 @@ impl EventSource for Events {
 
 #[test]
 fn events_and_jobs_take_turns() {
-    let pool = Pool::new(Limits { threads_max: 1, ..LIMITS }, Events::default());
+    let pool = TestPool::new(Limits { threads_max: 1, ..LIMITS }, Events::default());
     assert!(pool.count_in());
     (1..=3).for_each(|job| assert!(pool.submit(job, no_start).is_ok()));
     pool.source.events.store(2, Ordering::SeqCst);
@@ -341,10 +359,8 @@ fn events_and_jobs_take_turns() {
 /// A thread that comes back takes the job sooner than a new one, or one that is parked. A thread that watches is awake soon.
 #[test]
 fn threads_that_come_back_all_the_time_spare_starts_and_no_wakeups() {
-    let pool = Pool::new(LIMITS, Events::default());
-    // As if the last of them were to come in a minute: the test may be slow.
-    let later = Instant::now() + Duration::from_secs(60);
-    (0..100).for_each(|_| pool.note_return(later));
+    let pool = TestPool::new(LIMITS, Events::default());
+    come_back_all_the_time(&pool);
     assert!(pool.submit(1, no_start).is_ok());
     pool.watching.fetch_add(1, Ordering::SeqCst);
     assert!(pool.submit(2, no_start).is_ok());
