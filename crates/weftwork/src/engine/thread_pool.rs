@@ -266,7 +266,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             }
             // A job may have been pushed meanwhile, by a thread that saw one on its way.
             self.on_its_way.swap(false, Ordering::SeqCst);
-            if self.queued() == 0 || self.watching() == 0 && (returns_soon || self.parked() == 0) {
+            if self.queued() == 0 || self.watching() == 0 && (returns_soon || !self.can_be_served()) {
                 return;
             }
         }
@@ -297,9 +297,19 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// As [`count_in`](ThreadPool::count_in), unless a thread is about to look at the queue anyway.
     fn count_in_if_busy(&self) -> bool {
         let mut state = lock(&self.state);
-        let may_start = self.without_work(&state) == 0 && state.startable(&self.limits) > 0;
+        let may_start = self.may_start(&state);
         state.threads += usize::from(may_start);
         may_start
+    }
+
+    fn may_start(&self, state: &State<J>) -> bool {
+        self.without_work(state) == 0 && state.startable(&self.limits) > 0
+    }
+
+    /// A thread is parked, or all are busy and another one may be started.
+    fn can_be_served(&self) -> bool {
+        let state = lock(&self.state);
+        self.parked() > 0 || self.may_start(&state)
     }
 
     /// Counts a thread that is about to be started. False: there may be no more.
