@@ -303,7 +303,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     fn may_start(&self, state: &State<J>) -> bool {
-        self.without_work(state) == 0 && state.startable(&self.limits) > 0
+        // Not a load, for the same reason as in `request_thread`: a thread may have taken an event meanwhile.
+        self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && state.startable(&self.limits) > 0
     }
 
     /// A thread is parked, or all are busy and another one may be started.

@@ -224,25 +224,33 @@ fn loom_thread_pool_an_event_hides_no_job() {
 }
 
 /// The threads of a pool that has them started.
-#[derive(Clone)]
-struct Starter {
-    pool: TestPool<NoEvents>,
+struct Starter<S> {
+    pool: TestPool<S>,
     threads: Arc<Mutex<Vec<thread::JoinHandle<()>>>>,
     done: Arc<Done>,
 }
 
-impl Starter {
-    fn new(limits: Limits) -> Starter {
-        Starter { pool: pool(limits, NoEvents), threads: Arc::default(), done: Arc::default() }
+impl<S> Clone for Starter<S> {
+    fn clone(&self) -> Starter<S> {
+        Starter { pool: self.pool.clone(), threads: self.threads.clone(), done: self.done.clone() }
+    }
+}
+
+impl<S: EventSource + 'static> Starter<S> {
+    fn new(limits: Limits, source: S) -> Starter<S> {
+        Starter { pool: pool(limits, source), threads: Arc::default(), done: Arc::default() }
     }
 
-    /// Starts a thread that is counted already.
+    /// Starts a thread that is counted already. To it, an event is as the first job.
     fn start(&self) {
         let shared = self.clone();
         let thread = thread::spawn(move || {
             shared.pool.note_arrival();
-            while let Some(Work::Job(job)) = shared.pool.next(false, &|| shared.start()) {
-                shared.done.work(job);
+            while let Some(work) = shared.pool.next(false, &|| shared.start()) {
+                match work {
+                    Work::Job(job) => shared.done.work(job),
+                    Work::Event(_) => shared.done.work(1),
+                }
                 shared.pool.note_done();
             }
         });
@@ -267,8 +275,21 @@ impl Starter {
 #[test]
 fn loom_thread_pool_starts_a_second_thread() {
     loom::model(|| {
-        let starter = Starter::new(limits(2));
+        let starter = Starter::new(limits(2), NoEvents);
         (1..=2).for_each(|job| starter.submit(job));
+        starter.end(2);
+    });
+}
+
+/// The thread that a job has woken takes an event, and is busy with it until the job is done: the job gets another thread.
+#[test]
+fn loom_thread_pool_starts_a_thread_for_a_job_behind_an_event() {
+    loom::model(|| {
+        let starter = Starter::new(limits(2), Events::default());
+        assert!(starter.pool.count_in());
+        starter.start();
+        starter.pool.source.bring();
+        starter.submit(2);
         starter.end(2);
     });
 }
@@ -277,7 +298,7 @@ fn loom_thread_pool_starts_a_second_thread() {
 #[test]
 fn loom_thread_pool_submit_against_retire() {
     loom::model(|| {
-        let starter = Starter::new(Limits { idle_kept: 0, ..limits(1) });
+        let starter = Starter::new(Limits { idle_kept: 0, ..limits(1) }, NoEvents);
         assert!(starter.pool.count_in());
         starter.start();
         starter.pool.expire();
@@ -290,7 +311,7 @@ fn loom_thread_pool_submit_against_retire() {
 #[test]
 fn loom_thread_pool_starts_a_thread_after_a_wait_that_timed_out() {
     loom::model(|| {
-        let starter = Starter::new(Limits { idle_kept: 0, ..limits(2) });
+        let starter = Starter::new(Limits { idle_kept: 0, ..limits(2) }, NoEvents);
         assert!(starter.pool.count_in());
         starter.start();
         starter.pool.expire();
