@@ -5,6 +5,7 @@
 //! started one at a time, and a thread that comes back from its work in the meantime takes what is there without a wake-up.
 
 mod next;
+mod request;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,12 +18,6 @@ pub(super) const SPAWN_BACKOFF: Duration = Duration::from_secs(1);
 
 /// How long a thread watches for events before it parks, if another one watches. An idle moment of many clients is shorter.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(20);
-
-/// If threads come back more often than this, no thread is woken: the next one to come back has the job sooner. To wake a thread on
-/// a busy core takes 50 us.
-const RETURNS_SOON: Duration = Duration::from_micros(100);
-/// A longer time between two returns counts as this, in nanoseconds.
-const RETURN_GAP_MAX: u64 = 1_000_000;
 
 /// Where threads of a pool watch for work that comes by itself, beside the queue.
 pub(super) trait EventSource {
@@ -37,6 +32,7 @@ pub(super) trait EventSource {
 
 /// What ended a wait for events.
 pub(super) enum Watched<E> {
+    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     Event(E),
     Woken,
     TimedOut,
@@ -162,7 +158,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             reserved: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             returned: AtomicU64::new(0),
-            return_gap: AtomicU64::new(RETURN_GAP_MAX),
+            return_gap: AtomicU64::new(request::RETURN_GAP_MAX),
             started: Instant::now(),
             limits,
             source,
@@ -241,105 +237,6 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// There is work in the queue for a thread beside which so many are parked, or the thread has to exit.
     fn is_wanted(&self, state: &State<J>, parked: usize) -> bool {
         state.closed || state.urgent > 0 || !state.queue.is_empty() && !self.is_reserved(state, parked)
-    }
-
-    /// Wakes an idle thread or starts one, unless one is on its way.
-    pub(super) fn request_thread(&self, spawn: &impl Fn()) {
-        while !self.on_its_way.swap(true, Ordering::SeqCst) {
-            // Not loads, which may be of counts from before a thread went to wait.
-            if self.watching.fetch_add(0, Ordering::SeqCst) > 0 {
-                return self.source.wake_one();
-            }
-            // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
-            let returns_soon = self.returns_soon();
-            if !returns_soon {
-                if self.unpark_one() {
-                    return;
-                }
-                if self.count_in_if_busy() {
-                    spawn();
-                    if self.on_its_way.load(Ordering::SeqCst) {
-                        return;
-                    }
-                    // The thread is here already, or the system has refused it.
-                }
-            }
-            // A job may have been pushed meanwhile, by a thread that saw one on its way.
-            self.on_its_way.swap(false, Ordering::SeqCst);
-            if self.queued() == 0 || self.watching() == 0 && (returns_soon || !self.can_be_served()) {
-                return;
-            }
-        }
-    }
-
-    /// Wakes a parked thread, which no longer counts as one from now on. False: there is none.
-    fn unpark_one(&self) -> bool {
-        let mut state = lock(&self.state);
-        if self.parked() == 0 {
-            return false;
-        }
-        self.parked.fetch_sub(1, Ordering::SeqCst);
-        state.wakeups += 1;
-        drop(state);
-        self.unparked.notify_one();
-        true
-    }
-
-    /// Starts a thread, whether one is on its way or comes back soon.
-    pub(super) fn add_thread(&self, spawn: &impl Fn()) {
-        if self.watching() > 0 {
-            self.source.wake_one();
-        } else if !self.unpark_one() && self.count_in_if_busy() {
-            spawn();
-        }
-    }
-
-    /// As [`count_in`](ThreadPool::count_in), unless a thread is about to look at the queue anyway.
-    fn count_in_if_busy(&self) -> bool {
-        let mut state = lock(&self.state);
-        let may_start = self.may_start(&state);
-        state.threads += usize::from(may_start);
-        may_start
-    }
-
-    fn may_start(&self, state: &State<J>) -> bool {
-        // Not a load, for the same reason as in `request_thread`: a thread may have taken an event meanwhile.
-        self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && state.startable(&self.limits) > 0
-    }
-
-    /// A thread is parked, or all are busy and another one may be started.
-    fn can_be_served(&self) -> bool {
-        let state = lock(&self.state);
-        self.parked() > 0 || self.may_start(&state)
-    }
-
-    /// Counts a thread that is about to be started. False: there may be no more.
-    pub(super) fn count_in(&self) -> bool {
-        let mut state = lock(&self.state);
-        let may_start = state.startable(&self.limits) > 0;
-        state.threads += usize::from(may_start);
-        may_start
-    }
-
-    /// Counts a thread in that has work for the rest of a test. False: there may be no more.
-    #[cfg(test)]
-    pub(super) fn count_busy(&self) -> bool {
-        let is_counted = self.count_in();
-        self.busy.fetch_add(usize::from(is_counted), Ordering::SeqCst);
-        is_counted
-    }
-
-    /// The system has refused a thread that was counted. Returns how many threads there are, if this is news.
-    pub(super) fn note_spawn_error(&self) -> Option<usize> {
-        let mut state = lock(&self.state);
-        self.count_out(&mut state);
-        let now = Instant::now();
-        let is_known = state.backoff.is_some_and(|until| now < until);
-        state.backoff = Some(now + SPAWN_BACKOFF);
-        let threads = state.threads;
-        drop(state);
-        self.on_its_way.swap(false, Ordering::SeqCst);
-        (!is_known).then_some(threads)
     }
 
     /// The work that [`ThreadPool::next`] has returned is done.
@@ -428,25 +325,6 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// All threads that the settings allow are there.
     pub(super) fn is_at_limit(&self) -> bool {
         lock(&self.state).threads >= self.limits.threads_max
-    }
-
-    /// A thread has come back from its work, at this time.
-    #[inline]
-    pub(super) fn note_return(&self, at: Instant) {
-        let nanos = at.saturating_duration_since(self.started).as_nanos() as u64;
-        let gap = nanos.saturating_sub(self.returned.swap(nanos, Ordering::Relaxed)).min(RETURN_GAP_MAX);
-        // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
-        let mean = (self.return_gap.load(Ordering::Relaxed) * 7 + gap) / 8;
-        self.return_gap.store(mean, Ordering::Relaxed);
-    }
-
-    /// Threads come back so often that the next one does sooner than a thread could be woken.
-    fn returns_soon(&self) -> bool {
-        if self.return_gap.load(Ordering::Relaxed) >= RETURNS_SOON.as_nanos() as u64 {
-            return false;
-        }
-        let returned = Duration::from_nanos(self.returned.load(Ordering::Relaxed));
-        self.started.elapsed() < returned + RETURNS_SOON
     }
 
     pub(super) fn stats(&self) -> PoolStats {

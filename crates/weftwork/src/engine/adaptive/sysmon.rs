@@ -21,8 +21,6 @@ const CALM_LOOKS: u32 = 50;
 /// A loop that is lent at so many looks in a row is stuck, too, although calls end in between: each of them takes a
 /// large part of the time, such as 100 us in a database.
 const LENT_LOOKS: u32 = 10;
-/// Threads that are added at one look for requests that wait.
-const THREADS_A_LOOK: usize = 2;
 /// Time over which the use of the cores is taken.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
 /// Time between two looks for idle connections.
@@ -147,7 +145,7 @@ impl Shared {
         let now = self.cx.clock.now();
         let is_short = self.pool.has_queue() || self.is_short();
         if is_short && !looks.cpu.is_full() {
-            (0..THREADS_A_LOOK).for_each(|_| self.pool.add_thread(&|| self.spawn()));
+            self.pool.add_thread(&|| self.spawn());
         }
         if self.pool.has_queue() && !self.pool.has_thread() {
             self.warn_exhausted(now);

@@ -1,0 +1,132 @@
+//! How a job gets a thread: one is woken or started, unless one comes anyway.
+
+use std::time::{Duration, Instant};
+
+use super::{EventSource, SPAWN_BACKOFF, State, ThreadPool};
+use crate::engine::sync::{Ordering, lock};
+
+/// If threads come back more often than this, no thread is woken: the next one to come back has the job sooner. To wake a thread on
+/// a busy core takes 50 us.
+const RETURNS_SOON: Duration = Duration::from_micros(100);
+/// A longer time between two returns counts as this, in nanoseconds.
+pub(super) const RETURN_GAP_MAX: u64 = 1_000_000;
+
+impl<J, S: EventSource> ThreadPool<J, S> {
+    /// Wakes an idle thread or starts one, unless one is on its way.
+    pub(in crate::engine) fn request_thread(&self, spawn: &impl Fn()) {
+        while !self.on_its_way.swap(true, Ordering::SeqCst) {
+            // Not loads, which may be of counts from before a thread went to wait.
+            if self.watching.fetch_add(0, Ordering::SeqCst) > 0 {
+                return self.source.wake_one();
+            }
+            // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
+            let returns_soon = self.returns_soon();
+            if !returns_soon {
+                if self.unpark_one() {
+                    return;
+                }
+                if self.count_in_if_busy() {
+                    spawn();
+                    if self.on_its_way.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    // The thread is here already, or the system has refused it.
+                }
+            }
+            // A job may have been pushed meanwhile, by a thread that saw one on its way.
+            self.on_its_way.swap(false, Ordering::SeqCst);
+            if self.queued() == 0 || self.watching() == 0 && (returns_soon || !self.can_be_served()) {
+                return;
+            }
+        }
+    }
+
+    /// Wakes a parked thread, which no longer counts as one from now on. False: there is none.
+    fn unpark_one(&self) -> bool {
+        let mut state = lock(&self.state);
+        if self.parked() == 0 {
+            return false;
+        }
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        state.wakeups += 1;
+        drop(state);
+        self.unparked.notify_one();
+        true
+    }
+
+    /// Starts a thread, whether one is on its way or comes back soon.
+    pub(in crate::engine) fn add_thread(&self, spawn: &impl Fn()) {
+        if self.watching() > 0 {
+            self.source.wake_one();
+        } else if !self.unpark_one() && self.count_in_if_busy() {
+            spawn();
+        }
+    }
+
+    /// As [`count_in`](ThreadPool::count_in), unless a thread is about to look at the queue anyway.
+    fn count_in_if_busy(&self) -> bool {
+        let mut state = lock(&self.state);
+        let may_start = self.may_start(&state);
+        state.threads += usize::from(may_start);
+        may_start
+    }
+
+    fn may_start(&self, state: &State<J>) -> bool {
+        // Not a load, for the same reason as in `request_thread`: a thread may have taken an event meanwhile.
+        self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && state.startable(&self.limits) > 0
+    }
+
+    /// A thread is parked, or all are busy and another one may be started.
+    fn can_be_served(&self) -> bool {
+        let state = lock(&self.state);
+        self.parked() > 0 || self.may_start(&state)
+    }
+
+    /// Counts a thread that is about to be started. False: there may be no more.
+    pub(in crate::engine) fn count_in(&self) -> bool {
+        let mut state = lock(&self.state);
+        let may_start = state.startable(&self.limits) > 0;
+        state.threads += usize::from(may_start);
+        may_start
+    }
+
+    /// Counts a thread in that has work for the rest of a test. False: there may be no more.
+    #[cfg(test)]
+    pub(in crate::engine) fn count_busy(&self) -> bool {
+        let is_counted = self.count_in();
+        self.busy.fetch_add(usize::from(is_counted), Ordering::SeqCst);
+        is_counted
+    }
+
+    /// The system has refused a thread that was counted. Returns how many threads there are, if this is news.
+    pub(in crate::engine) fn note_spawn_error(&self) -> Option<usize> {
+        let mut state = lock(&self.state);
+        self.count_out(&mut state);
+        let now = Instant::now();
+        let is_known = state.backoff.is_some_and(|until| now < until);
+        state.backoff = Some(now + SPAWN_BACKOFF);
+        let threads = state.threads;
+        drop(state);
+        self.on_its_way.swap(false, Ordering::SeqCst);
+        (!is_known).then_some(threads)
+    }
+
+    /// A thread has come back from its work, at this time.
+    #[inline]
+    pub(in crate::engine) fn note_return(&self, at: Instant) {
+        let nanos = at.saturating_duration_since(self.started).as_nanos() as u64;
+        let gap = nanos.saturating_sub(self.returned.swap(nanos, Ordering::Relaxed)).min(RETURN_GAP_MAX);
+        // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
+        let mean = (self.return_gap.load(Ordering::Relaxed) * 7 + gap) / 8;
+        self.return_gap.store(mean, Ordering::Relaxed);
+    }
+
+    /// Threads come back so often that the next one does sooner than a thread could be woken.
+    pub(super) fn returns_soon(&self) -> bool {
+        if self.return_gap.load(Ordering::Relaxed) >= RETURNS_SOON.as_nanos() as u64 {
+            return false;
+        }
+        let returned = Duration::from_nanos(self.returned.load(Ordering::Relaxed));
+        self.started.elapsed() < returned + RETURNS_SOON
+    }
+}
