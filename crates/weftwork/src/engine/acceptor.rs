@@ -1,4 +1,4 @@
-//! How connections are taken in, and why nothing that accept says can end that.
+//! Accepts connections, with caps, a back-off and a reserve descriptor. No error of accept ends that.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

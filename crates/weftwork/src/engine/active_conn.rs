@@ -1,4 +1,4 @@
-//! What is a connection that is out of its loop, and what becomes of its guard there?
+//! A connection taken out of its loop for a call. If the call panics, its slot is freed.
 
 use mio::Token;
 

@@ -1,4 +1,4 @@
-//! How a handler says that it is about to wait: the same call in every engine.
+//! `blocking` and `sleep`: a handler says that it is about to wait, by the same call in every engine.
 
 use std::cell::RefCell;
 use std::rc::Rc;

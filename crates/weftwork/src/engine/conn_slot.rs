@@ -1,4 +1,4 @@
-//! Where something lies that any of several threads may take, when an event for it comes to them.
+//! A slot from which any of several threads may take a connection, when an event for it comes to them.
 
 use super::sync::{AtomicCell, AtomicUsize, Ordering};
 
@@ -29,7 +29,7 @@ impl<T> ConnSlot<T> {
     }
 
     /// Takes what lies there, for an event of this generation's that has come; `ended`: it is the last one. None: it is out, and
-    /// whoever puts it back will be told; or the place is another's.
+    /// the thread that puts it back will be told. Or the slot is another's.
     pub(super) fn take(&self, generation: usize, ended: bool) -> Option<T> {
         if self.generation() != generation {
             return None;

@@ -216,7 +216,7 @@ enum Woken {
     Peer { ended: bool },
 }
 
-/// A pipe that whoever brings something to a feed writes to, so that poll(2) sees it.
+/// A pipe. A thread that brings something to a feed writes to it, so that poll(2) sees it.
 struct PipeWaker {
     heard: OwnedFd,
     rung: OwnedFd,

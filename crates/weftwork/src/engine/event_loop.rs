@@ -211,7 +211,7 @@ impl EventLoop {
         }
     }
 
-    /// Has the loop's waits end when another poller has events. Whoever has asked for that must take all of
+    /// Has the loop's waits end when another poller has events. The caller must take all of
     /// them whenever [`EventLoop::take_poller_ready`] says so.
     #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
     pub(super) fn watch_poller(&self, poller: &impl AsRawFd) -> io::Result<()> {
@@ -269,7 +269,7 @@ impl EventLoop {
         ActiveConn { conn }
     }
 
-    /// Reads from a group of connections that may have something to say. False: there is none.
+    /// Reads from a group of connections that may have something to say. False: no connection has.
     #[inline(always)]
     fn read_batch(&mut self, loops: &LoopGroup, cx: &Context) -> bool {
         let mut bytes = 0;
@@ -336,7 +336,7 @@ impl EventLoop {
 
     fn next_expired(&mut self, cx: &Context) -> Option<ActiveConn> {
         while let Some((due, token)) = self.timers.next_by(self.moment) {
-            // It may have had its response, and wait for another one; then this is a look in vain.
+            // It may have had its response, and wait for another one. Then there is nothing to do.
             if let Some(mut conn) = self.table.take(token) {
                 conn.note_due(due);
                 return Some(ActiveConn { conn });

@@ -1,4 +1,4 @@
-//! Where a loop lies while its leader runs a handler. Whoever takes it from there leads.
+//! The cell in which an event loop lies while its leader runs a handler. The thread that takes it out leads.
 
 use super::sync::{AtomicCell, AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ impl<T> HandoffCell<T> {
     /// Takes back what `ticket` laid down; none if somebody else leads by now.
     ///
     /// The number only spares a thread that comes back late from taking over again. When it comes back just
-    /// as the loop is taken away and laid down anew, it may still win the swap, and leads.
+    /// as the loop is taken away and laid down again, it may still win the swap, and leads.
     pub(super) fn reacquire(&self, ticket: Ticket) -> Option<T> {
         if !self.is_mine(ticket) {
             return None;
@@ -43,8 +43,8 @@ impl<T> HandoffCell<T> {
         Some(value)
     }
 
-    /// Of who has taken the loop away, or been given it. Whoever laid it down before can tell by then that it is gone, also
-    /// before it is laid down again.
+    /// Makes the ticket of the last release void, after the loop was taken or given away. The thread that has the ticket can then tell that
+    /// the loop is gone, also before the loop is released again.
     pub(super) fn invalidate(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         self.epoch.store(epoch + epoch % 2, Ordering::Relaxed);

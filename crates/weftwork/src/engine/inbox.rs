@@ -1,4 +1,4 @@
-//! How other threads bring a loop something: push it in, and wake the loop if it sleeps.
+//! The messages to one loop. A message that comes while the loop goes to sleep wakes it (loom model).
 
 use super::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -6,7 +6,7 @@ use super::sync::{AtomicBool, Mutex, Ordering, lock};
 pub(super) struct Inbox<T> {
     /// None: nobody will take them any more.
     messages: Mutex<Option<Vec<T>>>,
-    /// The loop waits for the poller, or is about to: whoever brings something has to wake it.
+    /// The loop waits for the poller, or is about to: a thread that sends a message has to wake it.
     asleep: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Which engines there are, in words, for people who have to choose.
+//! The engines in words, for people who choose one.
 
 /// An engine, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the loops of one server know of each other, and how other threads reach them.
+//! The loops of one server: their loads, their inboxes, and how other threads wake them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -27,7 +27,7 @@ pub(super) enum LoopMessage {
     Wake(Token),
 }
 
-/// Where one loop can be reached, whoever leads it.
+/// Reaches one loop, on whichever thread it is led.
 pub(super) struct LoopHandle {
     pub(super) inbox: Inbox<LoopMessage>,
     waker: Waker,
@@ -191,7 +191,7 @@ impl LoopHandle {
         self.close_idle_wanted() && self.close_idle_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// To be asked by a loop that is known to sleep: whoever asks for room does so first, and wakes it then.
+    /// To be asked by a loop that is known to sleep: a loop that asks for room does so first, and then wakes this one.
     pub(super) fn close_idle_wanted(&self) -> bool {
         self.close_idle_wanted.load(Ordering::SeqCst)
     }

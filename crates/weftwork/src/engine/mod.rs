@@ -221,7 +221,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn wake(&self);
     /// Waits for every thread to end, for at most `patience`; how many have not.
     fn join(&self, patience: Duration) -> usize;
-    /// How many threads there are now that serve requests: what `threads_max` bounds, but for one a loop and one besides.
+    /// Returns how many threads serve requests now. `threads_max` bounds them, except for one a loop and one besides.
     fn threads(&self) -> usize;
     /// Its own counters that have to be 0 when every thread has ended, with their names.
     fn leaks(&self) -> Vec<(&'static str, usize)> {

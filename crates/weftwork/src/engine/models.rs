@@ -92,7 +92,7 @@ fn loom_conn_slot_misses_no_event() {
     });
 }
 
-/// One is told of more bytes and another of the end, while a third puts the connection back: whoever has it last knows of the
+/// One is told of more bytes and another of the end, while a third puts the connection back: the thread that has it last knows of the
 /// end.
 #[test]
 fn loom_conn_slot_forgets_no_end() {

@@ -1,4 +1,4 @@
-//! Event loops that stay with their threads: the same loop, and nobody takes it away.
+//! The engine `reactor`: event loops that stay with their threads.
 //!
 //! A handler that blocks stops its loop and all connections of it; so does a streamed body whose client is
 //! slow. For handlers that never do, this spares the two swaps and the watcher. Only connections that another
@@ -126,7 +126,7 @@ impl Reactor {
         }
     }
 
-    /// Gives an upgraded connection to a thread of its own. If there is none, the connection waits for one, and ends if too many
+    /// Gives an upgraded connection to a thread of its own. If no thread is free, the connection waits for one, and ends if too many
     /// wait, or if the system gives no thread at all.
     fn run_upgraded(self: &Arc<Reactor>, conn: Box<Conn>) {
         if self.upgrade_pool.submit(conn, || self.start_upgrade_thread()).is_err() {

@@ -203,7 +203,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         Ok(())
     }
 
-    /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: there is none. A thread
+    /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: no thread is parked. A thread
     /// that would have to be started does not count, since the system may refuse it.
     pub(super) fn reserve(&self, spawn: impl Fn()) -> bool {
         if self.parked() == 0 {

@@ -1,4 +1,4 @@
-//! How a thread waits for one socket: poll(2), with the peer's deadline and the server's end in view.
+//! Waits for one socket on a thread: poll(2), with the peer's deadline and the server's end in view.
 
 use std::cell::Cell;
 use std::io;
@@ -24,7 +24,7 @@ impl<'a> ThreadWait<'a> {
         ThreadWait { cx, looked: Cell::new(None) }
     }
 
-    /// When it was last asked for the time, exactly. Whoever has made a call with it need not look again.
+    /// Returns when the clock was last read, exactly. After a call, the clock need not be read again.
     pub(super) fn last_look(&self) -> Instant {
         self.looked.get().unwrap_or_else(Instant::now)
     }

@@ -146,7 +146,7 @@ pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
     );
 }
 
-/// An upgraded connection ends, for want of a thread. Its client has read that it is upgraded: only the log can say why.
+/// An upgraded connection ends, since no thread is free. Its client has read that it is upgraded: only the log can say why.
 pub(super) fn shed_upgrade(cx: &Context) {
     Counters::count(&cx.counters.shed);
     let knobs = cx.settings.show(&["threads_max", "queue_max"]);

@@ -55,7 +55,7 @@ struct Workers {
     listeners: Vec<Listeners>,
     pool: ThreadPool<Job, NoEvents>,
     threads: Threads,
-    /// A connection waits at a listener, and there may be no more connections or threads. Set anew at each look.
+    /// A connection waits at a listener, and there may be no more connections or threads. Set again at each look.
     close_idle_wanted: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What is left of a door that was closed, or that had no descriptors for a while?
+//! Tests of a listener that was closed, or that had no descriptors for a while.
 
 use std::net::TcpStream;
 

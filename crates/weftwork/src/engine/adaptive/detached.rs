@@ -160,7 +160,7 @@ impl Shared {
                     Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return Outcome::ToLoop,
                     Err(_) => return Outcome::Closed,
                 },
-                // From the shared poller, or from a listener: there it is seldom looked for in vain.
+                // From the shared poller, or from a listener: bytes are usually there.
                 Step::Read if conn.is_read_ready() => match conn.fill(now, &mut worker.pool) {
                     Ok(0) => conn.on_eof(),
                     Ok(_) => {}

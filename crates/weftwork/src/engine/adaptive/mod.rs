@@ -258,7 +258,7 @@ impl Shared {
         }
     }
 
-    /// Gives a loop to another thread, or back if there is none.
+    /// Gives a loop to another thread, or back if no thread is free.
     fn try_hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
         let has_reserve = std::mem::take(&mut lp.has_reserve);
         let submitted = self.pool.try_submit_front(Job::Lead(lp), has_reserve, || self.spawn());

@@ -148,7 +148,7 @@ fn is_answered(mut stream: TcpStream) {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
 }
 
-/// Answers with the path, after a while but for `/quick`.
+/// Answers with the path, after a while, except for `/quick`.
 fn slow(req: &mut Request<'_>) -> String {
     if req.path() != "/quick" {
         std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Which connections does a loop end: as the server drains or closes, and where others wait for their places?
+//! Closes connections: idle ones when the cap is reached, all of them when the server drains.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl EventLoop {
         }
     }
 
-    /// Connections with nothing in progress end at once, but for fresh ones; those that wait for others are told.
+    /// Connections with nothing in progress end at once, except fresh ones. Those that wait for a feed are told.
     fn drop_idle(&mut self) {
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };

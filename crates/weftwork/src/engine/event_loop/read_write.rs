@@ -1,4 +1,4 @@
-//! How a loop reads from its connections and sends to them.
+//! Reads from the connections of a loop, and sends to them.
 //!
 //! The two that stand in its own cycle are inlined there, system call and all; `transport/stream.rs` has the reason. The
 //! others are for what a turn does besides, and keep the first two from being written out once more.

@@ -1,4 +1,4 @@
-//! How a connection waits for its peer, its feed or its time without anybody, and how its place gets free.
+//! Registers a connection that waits for its peer, its feed or its time, and frees its slot at the end.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -45,7 +45,7 @@ impl EventLoop {
     }
 
     /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
-    /// wait and a read in vain.
+    /// wait and a read for nothing.
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
         let wanted = if conn.awaits_output_space() { Registered::ReadWrite } else { Registered::Read };
         if conn.owner.registered >= wanted {

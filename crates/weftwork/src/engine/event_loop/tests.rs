@@ -1,4 +1,4 @@
-//! Does a loop get to its other work whatever others bring it?
+//! Tests that a loop gets to its other work whatever other threads send it.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

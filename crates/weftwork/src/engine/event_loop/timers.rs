@@ -1,5 +1,4 @@
-//! When is a loop to look at connections whose responses are due at a time? More exactly than the wheel of the peers' deadlines
-//! tells.
+//! Timers of delayed responses, to the millisecond. Peer deadlines are on the coarser wheel.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +23,7 @@ impl TimerHeap {
     pub(super) fn set(&mut self, due: Instant, token: Token, table: &ConnTable) {
         if self.heap.len() >= 2 * table.len() + STALE_MAX {
             self.heap.retain(|Reverse((due, other))| {
-                // One that is out just now will not ask for its alarm again; but for this one, whose others are stale.
+                // A connection that is out just now will not ask for its timer again. The exception is this one: its others are stale.
                 let conn = table.peek(index(Token(*other))).map(|(_, conn)| conn);
                 let is_kept = table.owns(Token(*other)) && conn.is_none_or(|conn| conn.has_alarm(*due));
                 is_kept && *other != token.0

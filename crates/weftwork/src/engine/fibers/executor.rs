@@ -1,5 +1,5 @@
-//! Where a thread's loop lies for its fibers: a fiber that has answered a request goes on with the next one by
-//! itself. Nobody has to be switched to while handlers are quick.
+//! Runs the requests of one loop on fibers. A fiber that has answered a request goes on with the next one by itself, without
+//! a switch, while handlers are quick.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! How what runs on a fiber waits: the fiber is suspended, and its thread goes on.
+//! Waits that suspend a fiber, so that its thread goes on.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -158,7 +158,7 @@ impl BlockingHook for FiberBlocking {
             self.log_spawn_error();
         }
         if done.is_err() {
-            // Whoever called this expects a value, and there is none. No panic hook is told: it is no mistake.
+            // The caller expects a value, which does not exist. No panic hook is told: it is no mistake.
             resume_unwind(Box::new(Overload));
         }
     }

@@ -1,4 +1,4 @@
-//! What a thread of the pool does when it is done: it takes a job, watches for events, parks, or exits.
+//! The next step of a pool thread: it takes a job, watches for events, parks, or exits.
 
 use std::time::Duration;
 

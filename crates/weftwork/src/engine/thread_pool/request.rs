@@ -1,4 +1,4 @@
-//! How a job gets a thread: one is woken or started, unless one comes anyway.
+//! Gets a job its thread: one is woken or started, unless one comes anyway.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// Wakes a parked thread, which no longer counts as one from now on. False: there is none.
+    /// Wakes a parked thread, which no longer counts as one from now on. False: no thread is parked.
     fn unpark_one(&self) -> bool {
         let mut state = lock(&self.state);
         if self.parked() == 0 {

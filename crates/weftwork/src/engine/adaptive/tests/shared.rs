@@ -7,7 +7,7 @@ use crate::conn::Step;
 use crate::engine::testing::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::thread_pool::EventSource;
 
-/// Answers with the path, after a while but for `/`; `/gate` waits until nobody writes to `gate` before.
+/// Answers with the path, after a while, except for `/`. `/gate` waits first until no thread writes to `gate`.
 fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
     let gate = gate.clone();
     move |req: &mut Request<'_>| {
@@ -112,7 +112,7 @@ fn a_thread_waits_alone_where_there_is_another() {
             stream.write_all(b"x").unwrap();
             is_next_answer(&mut stream, "1");
             if has_another {
-                // Its end would be news for whoever waits for a member.
+                // Its end would be an event for a thread that watches.
                 let _: Result<(), _> = is_over.recv_timeout(PATIENCE);
             } else {
                 eventually("it is a member", || shared.pool.source.expects_events());
@@ -127,7 +127,7 @@ fn a_thread_waits_alone_where_there_is_another() {
     }
 }
 
-/// Nothing else happens on the server when it joins: whoever looks after members sleeps by then.
+/// Nothing else happens on the server when it is added: the monitor sleeps by then.
 #[test]
 fn who_joins_after_a_long_call_goes_home_all_the_same() {
     let handler = |_: &mut Request<'_>| {
