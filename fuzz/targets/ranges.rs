@@ -52,7 +52,7 @@ fn check(value: &[u8], length: usize) {
         (Some(requested), Ranges::Unsatisfiable) => assert!(!requested.contains(&true)),
         (Some(requested), Ranges::Parts(parts)) => {
             let sent = |at: usize| parts.iter().any(|part| (part.first..=part.last).contains(&(at as u64)));
-            assert!((0..length).all(|at| !asked[at] || sent(at)), "all that is asked for is sent");
+            assert!((0..length).all(|at| !requested[at] || sent(at)), "all that is asked for is sent");
             assert!(requested.contains(&true) && parts.len() <= RANGES_MAX);
             assert!(parts.iter().all(|part| part.first <= part.last && part.last < length as u64));
             assert!(parts.iter().all(|part| requested[part.first as usize] && requested[part.last as usize]));
