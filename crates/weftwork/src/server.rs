@@ -301,7 +301,7 @@ impl Running {
     fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
         let refused = |error| Error::io("cannot wait for signals", error);
         while !signals.wait(None).map_err(refused)? {}
-        let told = Instant::now();
+        let stop_started = Instant::now();
         // The stop comes first, because the log may be stuck.
         self.cx.announce_stop();
         let mut shutdown_log = ShutdownLog::begin();
@@ -309,7 +309,7 @@ impl Running {
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
         let report = self.stop(delay, timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
-            comes && told.elapsed() >= ONE_SIGNAL
+            comes && stop_started.elapsed() >= ONE_SIGNAL
         });
         Ok((report, shutdown_log))
     }
@@ -344,9 +344,9 @@ impl Running {
     ) -> ShutdownReport {
         self.stopped = true;
         self.cx.announce_stop();
-        let told = Instant::now();
+        let stop_started = Instant::now();
         let mut ended_early = false;
-        while !ended_early && told.elapsed() < delay {
+        while !ended_early && stop_started.elapsed() < delay {
             std::thread::sleep(DRAIN_TICK);
             ended_early = must_end();
         }
@@ -370,7 +370,7 @@ impl Running {
         self.cx.enter(Stage::Closing);
         self.handle.wake();
         let stuck = self.join();
-        ShutdownReport { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
+        ShutdownReport { drained: open.saturating_sub(cut), cut, stuck, took: stop_started.elapsed() }
     }
 
     /// Waits for all threads, and returns the number of threads left in handlers or in `weftwork::blocking`.

@@ -26,7 +26,7 @@ pub(super) struct RequestSummary {
 /// A response that is not available yet.
 pub(super) struct PendingResponse {
     later: Deferred,
-    /// Response that middleware has built from the stand-in.
+    /// Response that middleware has built from the placeholder.
     placeholder: Response,
     /// Time at which the response is sent at the latest. None if the clock cannot reach it.
     due: Option<Instant>,
@@ -149,7 +149,7 @@ impl Conn {
         self.phase == Phase::Deferred
     }
 
-    /// Takes the provided response and the stand-in, and what was requested, for a call without a handler.
+    /// Takes the provided response and the placeholder, and what was requested, for a call without a handler.
     #[cold]
     pub(super) fn take_response(&mut self) -> Option<(Deferred, Response, RequestSummary)> {
         let Some(PendingBody::Deferred(pending)) = self.pending_body.take().map(|rest| *rest) else {

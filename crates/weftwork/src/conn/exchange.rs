@@ -174,11 +174,11 @@ impl<'a> ConnExchange<'a> {
 
     #[cold]
     fn warn_of_slowness(&self, took: Duration) {
-        let who = if self.streamed.is_some() { "the writer of a streamed body" } else { "a handler" };
+        let subject = if self.streamed.is_some() { "the writer of a streamed body" } else { "a handler" };
         let thread = std::thread::current();
         let (line, name) = (self.target(), thread.name().unwrap_or("unnamed"));
         let id = self.id_for_log();
-        log::warn!("{who} took {took:.1?} (handler_warn_after) at {line}, on the thread {name}{id}");
+        log::warn!("{subject} took {took:.1?} (handler_warn_after) at {line}, on the thread {name}{id}");
     }
 
     /// Returns the suffix of the request's log lines.
@@ -294,8 +294,8 @@ impl<'a> ConnExchange<'a> {
     /// Replaces a response that cannot be written, before any part of it was written. It keeps some fields of that
     /// response.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
-        let (asked, id, why) = (self.target(), self.id_for_log(), OneLine(why));
-        log::error!("a response could not be written at {asked}, 500 is sent instead: {why}{id}");
+        let (line, id, why) = (self.target(), self.id_for_log(), OneLine(why));
+        log::error!("a response could not be written at {line}, 500 is sent instead: {why}{id}");
         let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());

@@ -113,7 +113,7 @@ impl FeedBody {
         }
     }
 
-    /// Returns whether the other protocol waits only for the confirmation of its farewell.
+    /// Returns whether the other protocol waits only for the confirmation of its final message.
     fn is_last_said(&self) -> bool {
         self.stop_sent && self.feed.is_last_said()
     }
@@ -250,7 +250,7 @@ impl Conn {
         // bytes for many minutes after the peer has vanished. For a client that only reads, any sent byte shows that
         // the server is alive.
         let shows_life = fed.handler.is_none() && self.unsent() > 0;
-        // If the client does not confirm the farewell, the server waits no longer than for other lingering clients,
+        // If the client does not confirm the final message, the server waits no longer than for other lingering clients,
         // whatever the client still sends.
         let what = if self.unsent() == 0 && fed.is_last_said() {
             TimeoutKind::Linger
@@ -290,7 +290,7 @@ impl Conn {
         buffers.raw = buffers.start;
         buffers.payload = buffers.raw..buffers.raw;
         if fed.handler.is_some() && buffers.input.len() - buffers.start > LEFT_BYTES_MAX {
-            return Err(io::Error::other("its receiver leaves more than 64 KiB to be brought again"));
+            return Err(io::Error::other("its receiver leaves more than 64 KiB to be passed again"));
         }
         Ok(())
     }

@@ -88,8 +88,8 @@ mod tests {
             ("a\r\nSet-Cookie: b", "attachment; filename=\"a__Set-Cookie: b\""),
             ("€ 5", "attachment; filename=\"_ 5\"; filename*=UTF-8''%E2%82%AC%205"),
         ];
-        for (name, told) in table {
-            assert_eq!(disposition(name), told, "{name:?}");
+        for (name, disposition_value) in table {
+            assert_eq!(disposition(name), disposition_value, "{name:?}");
         }
     }
 
@@ -103,11 +103,11 @@ mod tests {
         #[test]
         fn every_name_makes_one_field(name in any::<String>()) {
             let response = Response::text("").with_attachment("before").with_attachment(&name);
-            let told = response.header(header::CONTENT_DISPOSITION).unwrap();
+            let disposition_value = response.header(header::CONTENT_DISPOSITION).unwrap();
             prop_assert_eq!(response.header_values(header::CONTENT_DISPOSITION).count(), 1);
-            prop_assert!(told.starts_with("attachment"));
-            prop_assert!(told.bytes().filter(|&byte| byte == b'"').count() <= 2);
-            if let Some((_, extended)) = told.split_once("UTF-8''") {
+            prop_assert!(disposition_value.starts_with("attachment"));
+            prop_assert!(disposition_value.bytes().filter(|&byte| byte == b'"').count() <= 2);
+            if let Some((_, extended)) = disposition_value.split_once("UTF-8''") {
                 let decoded = percent_encoding::percent_decode_str(extended).decode_utf8().unwrap();
                 prop_assert_eq!(decoded.chars().count(), name.chars().count());
             }

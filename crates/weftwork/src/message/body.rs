@@ -304,9 +304,9 @@ impl<'r> Body<'r> {
     /// Waits until bytes that may be read are available, or the end of the body.
     fn look(&mut self) -> Result<(), BodyError> {
         self.check_length()?;
-        let room = self.exchange.quota().left();
+        let left_by_limit = self.exchange.quota().left();
         let length = self.exchange.fill()?.len() as u64;
-        if length > room {
+        if length > left_by_limit {
             return Err(self.refused());
         }
         self.exchange.quota_mut().is_over |= length == 0;
@@ -321,8 +321,8 @@ impl<'r> Body<'r> {
 
     /// If the length is known, the server does not wait for bytes above the limit.
     fn check_length(&self) -> Result<(), BodyError> {
-        let room = self.exchange.quota().left();
-        if self.exchange.body_left().is_some_and(|left| left > room) {
+        let left_by_limit = self.exchange.quota().left();
+        if self.exchange.body_left().is_some_and(|left| left > left_by_limit) {
             return Err(self.refused());
         }
         Ok(())

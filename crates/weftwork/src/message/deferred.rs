@@ -53,7 +53,7 @@ struct State {
 pub(crate) struct Deferred {
     /// Absent if only time has to pass.
     core: Option<Arc<Core>>,
-    /// Body of the alternative response. Its status and headers are those of the stand-in.
+    /// Body of the alternative response. Its status and headers are those of the placeholder.
     otherwise: Payload,
     /// Headers of the alternative response, which a sent response does not get. All other headers come from middleware
     /// and are added.
@@ -140,8 +140,8 @@ impl Response {
     }
 
     /// Changes the response, and also the response that is sent [later](Response::later), if this one stands in for it.
-    /// Use it in middleware that applies to every final response. A header that is only set on the stand-in is added to
-    /// the sent response, unless that response has its own, or the stand-in already had the same. For a later response,
+    /// Use it in middleware that applies to every final response. A header that is only set on the placeholder is added to
+    /// the sent response, unless that response has its own, or the placeholder already had the same. For a later response,
     /// the change runs twice, so it must set headers and not append them.
     ///
     /// ```

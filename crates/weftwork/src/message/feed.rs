@@ -221,7 +221,7 @@ impl Feed {
         self.heartbeat.clone()
     }
 
-    /// Records that the server stops. Waiting messages are sent, then the farewell, then the end.
+    /// Records that the server stops. Waiting messages are sent, then the final message, then the end.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let mut state = self.core.lock();
         if state.end == End::Open {
@@ -309,9 +309,9 @@ impl Core {
             return Ok(());
         }
         let FeedLimits { messages_max, bytes_max, overflow } = self.limits;
-        let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len() as u64));
+        let (mut sent, space) = (Ok(()), bytes_max.saturating_sub(message.len() as u64));
         let mut unsent = VecDeque::new();
-        while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
+        while state.queue.len() >= messages_max.max(1) || (state.bytes > space && !state.queue.is_empty()) {
             if overflow == OverflowStrategy::Disconnect {
                 unsent = state.cut();
                 state.overflowed = true;

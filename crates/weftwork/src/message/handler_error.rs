@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn what_fails_of_a_handler_that_does_without_the_body_is_its_own() {
         fn tolerant(req: &mut Request<'_>) -> Result<String> {
-            let told = req.body().limit(1).bytes().unwrap_err();
-            Err(std::io::Error::other(format!("something else than {told}")))?
+            let error = req.body().limit(1).bytes().unwrap_err();
+            Err(std::io::Error::other(format!("something else than {error}")))?
         }
         let answer = TestClient::new(tolerant).post("/").body("12345").send();
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);

@@ -163,7 +163,7 @@ impl Response {
         self
     }
 
-    /// Replaces a stand-in, and keeps its headers, because middleware has set them. If a header may occur only once,
+    /// Replaces a placeholder, and keeps its headers, because middleware has set them. If a header may occur only once,
     /// the replacement's own value takes precedence.
     pub(crate) fn joined_with(mut self, placeholder: Response) -> Response {
         let own = self.fields.len();

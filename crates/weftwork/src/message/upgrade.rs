@@ -24,7 +24,7 @@ pub(crate) type UpgradeFn = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 /// must wait blocks its thread, or suspends its fiber.
 ///
 /// At a stop of the server, the next read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]. A
-/// protocol with a farewell sends it then, and may read on until the server's drain deadline. After that, every read
+/// protocol with a final message sends it then, and may read on until the server's drain deadline. After that, every read
 /// and write fails with the same error.
 ///
 /// The connection closes when all of it is dropped. If it was dropped before the function returns `Ok`, the client
@@ -223,7 +223,7 @@ pub trait UpgradeHandler: Send {
     /// Reports that the server has begun to stop. The default ends the connection after the waiting messages.
     ///
     /// Returns whether the connection should stay open until the server's drain deadline, so that the client can
-    /// confirm a farewell.
+    /// confirm a final message.
     fn on_shutdown(&mut self) -> bool {
         false
     }

@@ -242,23 +242,23 @@ fn an_empty_variable_is_not_set() {
 
 #[test]
 fn variables_that_nobody_reads_are_named() {
-    let told = |variable: &str| read(&[(variable, "5s")]).unwrap().1;
+    let warnings = |variable: &str| read(&[(variable, "5s")]).unwrap().1;
     assert_eq!(
-        told("WEFT_HEAD_TIMOUT"),
+        warnings("WEFT_HEAD_TIMOUT"),
         ["unknown variable WEFT_HEAD_TIMOUT ignored, did you mean WEFT_HEAD_TIMEOUT?"]
     );
-    assert_eq!(told("WEFT_NONSENSE_OF_MINE"), ["unknown variable WEFT_NONSENSE_OF_MINE ignored"]);
-    assert_eq!(told("WEFT_ENGIN").len(), 1);
+    assert_eq!(warnings("WEFT_NONSENSE_OF_MINE"), ["unknown variable WEFT_NONSENSE_OF_MINE ignored"]);
+    assert_eq!(warnings("WEFT_ENGIN").len(), 1);
     // Only the command `weft` reads these variables.
     for of_weft in ["WEFT_LOG", "WEFT_PORT", "WEFT_HOST"] {
-        assert_eq!(told(of_weft).len(), 1, "{of_weft}");
+        assert_eq!(warnings(of_weft).len(), 1, "{of_weft}");
     }
-    assert!(told("WEFT_OWM")[0].ends_with("did you mean WEFT_OWN?"));
+    assert!(warnings("WEFT_OWM")[0].ends_with("did you mean WEFT_OWN?"));
     for others in ["WEFT_OWN", "WEFT_ENGINE", "WEFTWORK_X", "HEAD_TIMOUT"] {
-        assert!(told(others).is_empty(), "{others}");
+        assert!(warnings(others).is_empty(), "{others}");
     }
     for of_kubernetes in ["WEFT_SERVICE_HOST", "WEFT_PORT_8080_TCP"] {
-        assert!(told(of_kubernetes).is_empty(), "{of_kubernetes}");
+        assert!(warnings(of_kubernetes).is_empty(), "{of_kubernetes}");
     }
     let text = read(&[("WEFT_HEAD_TIMEOUT", "soon")]).unwrap_err().to_string();
     assert!(text.contains("WEFT_HEAD_TIMEOUT") && text.contains("soon"), "{text}");

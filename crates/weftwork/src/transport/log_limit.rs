@@ -74,8 +74,8 @@ mod tests {
             (9400, false),
             (8999, false),
         ];
-        for (now, tells) in looks {
-            assert_eq!(budget.take(Tick(now)).is_some(), tells, "{now}");
+        for (now, is_written) in looks {
+            assert_eq!(budget.take(Tick(now)).is_some(), is_written, "{now}");
         }
     }
 }

@@ -183,12 +183,12 @@ impl Router {
 
     /// Returns the captures if `route` matches the request, without a look-up in a tree.
     fn match_route(&self, table: &RouteTable, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
-        let verb = MethodFilter::of(req.method());
+        let filter = MethodFilter::of(req.method());
         let mine = match &self.routes[route].method {
             None => true,
             Some(method) => {
                 method == req.method()
-                    || (verb == MethodFilter::HEAD && MethodFilter::of(method) == MethodFilter::GET)
+                    || (filter == MethodFilter::HEAD && MethodFilter::of(method) == MethodFilter::GET)
             }
         };
         table.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())

@@ -109,14 +109,14 @@ impl<T, F> RoutesHandler<T, F> {
     }
 
     #[cold]
-    fn refuse(&self, miss: MatchError, req: &mut Request<'_>, routes: &[Route]) -> Response {
-        match (miss, &self.fallback) {
+    fn refuse(&self, error: MatchError, req: &mut Request<'_>, routes: &[Route]) -> Response {
+        match (error, &self.fallback) {
             // RFC 9110 section 9.3.7: `*` asks about the server as a whole.
             (MatchError::NotFound, _) if req.path() == "*" => {
                 MatchError::MethodNotAllowed(all(routes)).answer(req)
             }
             (MatchError::NotFound, Some(fallback)) => fallback.call(req),
-            (miss, _) => miss.answer(req),
+            (error, _) => error.answer(req),
         }
     }
 }

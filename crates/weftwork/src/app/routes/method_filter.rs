@@ -78,7 +78,7 @@ impl MethodFilter {
 
     /// Returns the first method of the set.
     pub fn first(self) -> Method {
-        let named = NAMED.into_iter().find(|(verb, _)| self.intersects(*verb));
+        let named = NAMED.into_iter().find(|(filter, _)| self.intersects(*filter));
         named.map_or(Method::GET, |(_, method)| method)
     }
 
@@ -92,8 +92,8 @@ impl MethodFilter {
 impl fmt::Display for MethodFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for (verb, method) in NAMED {
-            if self.intersects(verb) {
+        for (filter, method) in NAMED {
+            if self.intersects(filter) {
                 write!(f, "{between}{method}")?;
                 between = ", ";
             }

@@ -156,8 +156,8 @@ impl Incoming {
             self.buffer.shrink_to(self.retained_max());
         }
         let start = self.buffer.len();
-        let room = missing.min(start).min(READ_BYTES_MAX).max(self.read_bytes);
-        self.buffer.resize(start + room, 0);
+        let space = missing.min(start).min(READ_BYTES_MAX).max(self.read_bytes);
+        self.buffer.resize(start + space, 0);
         let read = source.read(&mut self.buffer[start..]);
         self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
         match read {

@@ -61,8 +61,8 @@ impl ConnExchange<'_> {
         self.conn.guard_end();
         match lasting {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
-            LongLived::FeedUpgrade(feed, receive, silence) => {
-                let fed = FeedBody::new(feed, Some((receive, silence)), now);
+            LongLived::FeedUpgrade(feed, receive, idle_policy) => {
+                let fed = FeedBody::new(feed, Some((receive, idle_policy)), now);
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(feed) if self.conn.http.sends_body() => {
@@ -77,8 +77,8 @@ impl ConnExchange<'_> {
     #[cold]
     fn refuse_body_before_protocol(&mut self, now: Tick) {
         let detail = "a request cannot be upgraded before its body was read";
-        let (asked, id) = (self.target(), self.id_for_log());
-        log_client(self.cx, format_args!("{detail}, at {asked}{id}"));
+        let (line, id) = (self.target(), self.id_for_log());
+        log_client(self.cx, format_args!("{detail}, at {line}{id}"));
         let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response().with_close();
         let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
         let after = self.whole(&refusal, payload, now).unwrap_or(After::Close);

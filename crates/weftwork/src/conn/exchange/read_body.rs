@@ -52,19 +52,19 @@ impl ConnExchange<'_> {
             return self.note_direct(into, count);
         }
         self.gather_payload(None)?;
-        let room = into.capacity() - into.len();
+        let space = into.capacity() - into.len();
         let buffers = self.conn.buffers_mut();
         let part = &buffers.input[buffers.payload.clone()];
-        let count = part.len().min(room);
+        let count = part.len().min(space);
         into.extend_from_slice(&part[..count]);
         buffers.payload.start += count;
         Ok(count + self.top_up(into)?)
     }
 
     fn reads_directly(&self, into: &Vec<u8>) -> bool {
-        let room = into.capacity() - into.len();
-        let is_within = self.conn.http.body_left().is_some_and(|left| left >= room as u64);
-        room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
+        let space = into.capacity() - into.len();
+        let is_within = self.conn.http.body_left().is_some_and(|left| left >= space as u64);
+        space >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
     }
 
     /// Appends bytes that have arrived since, because one long part costs less to pass on than two. An end is left to
@@ -135,7 +135,7 @@ impl ConnExchange<'_> {
 
     /// Waits for bytes of the body and reads them, into the connection's buffer or a handler's. 0 means that nothing
     /// has arrived by `by`.
-    fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
+    fn receive(&mut self, mut direct: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
         self.wait.check(self.cx).map_err(|_| BodyError::ShuttingDown)?;
         let head_end = {
             let buffers = self.conn.buffers_mut();
@@ -144,7 +144,7 @@ impl ConnExchange<'_> {
         let mut has_waited = false;
         loop {
             let buffers = self.conn.buffers.get_or_insert_default();
-            let into = match room.as_deref_mut() {
+            let into = match direct.as_deref_mut() {
                 Some(into) => into,
                 None => {
                     buffers.compact(head_end);
@@ -216,10 +216,10 @@ impl ConnExchange<'_> {
                 self.conn.http.close_after();
                 Counters::count(&self.cx.counters.timeouts);
                 let settings = self.cx.settings.show(TimeoutKind::Body.settings());
-                let (asked, id) = (self.target(), self.id_for_log());
+                let (line, id) = (self.target(), self.id_for_log());
                 log_client(
                     self.cx,
-                    format_args!("a request body arrived too slowly ({settings}) at {asked}{id}"),
+                    format_args!("a request body arrived too slowly ({settings}) at {line}{id}"),
                 );
                 BodyError::Timeout
             }

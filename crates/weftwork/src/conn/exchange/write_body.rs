@@ -163,8 +163,8 @@ impl<'a> ConnExchange<'a> {
         if unsent == 0 && self.conn.http.has_written_all() {
             self.conn.stream.uncork();
         }
-        let gone_on = self.wait.check(self.cx);
-        self.done_if_failed(gone_on)
+        let checked = self.wait.check(self.cx);
+        self.done_if_failed(checked)
     }
 
     pub(super) fn start_and_push(&mut self) -> io::Result<()> {

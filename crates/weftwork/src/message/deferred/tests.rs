@@ -47,7 +47,7 @@ impl Drop for Listens {
     }
 }
 
-/// The header comes from middleware, whether or not the stand-in had one before.
+/// The header comes from middleware, whether or not the placeholder had one before.
 #[test]
 fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
@@ -63,7 +63,7 @@ fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
     }
 }
 
-/// The stand-in has a header of its own, so middleware added nothing.
+/// The placeholder has a header of its own, so middleware added nothing.
 #[test]
 fn security_headers_are_those_of_what_is_brought() {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
@@ -162,10 +162,10 @@ fn a_middleware_may_answer_by_itself() {
 #[test]
 fn filters_hear_what_is_sent() {
     let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
-        let (heard, told) = channel();
-        let (client, sender) = deferred(move |response| response.filter_stream(Listens(heard.clone())));
+        let (events, received) = channel();
+        let (client, sender) = deferred(move |response| response.filter_stream(Listens(events.clone())));
         bring(sender, client);
-        told.try_iter().collect::<Vec<_>>()
+        received.try_iter().collect::<Vec<_>>()
     };
     let whole = listened(&|sender, mut client| {
         sender.send("news").unwrap();

@@ -111,8 +111,8 @@ fn a_problem_within_an_error_of_io_is_the_answer_until_something_was_sent() {
     };
     let mut client = TestClient::new(site);
     let answer = client.get("/").send();
-    let told = r#"{"title":"Bad Gateway","status":502,"detail":"down"}"#;
-    assert_eq!((answer.status, answer.text()), (StatusCode::BAD_GATEWAY, told));
+    let expected = r#"{"title":"Bad Gateway","status":502,"detail":"down"}"#;
+    assert_eq!((answer.status, answer.text()), (StatusCode::BAD_GATEWAY, expected));
     assert!(client.get("/?piece=x").try_send().is_err(), "the head was sent");
 }
 

@@ -35,10 +35,10 @@ fn a_message_that_is_dropped_may_ask_its_feed() {
         let overflow = if at == 3 { OverflowStrategy::DropOldest } else { OverflowStrategy::Disconnect };
         let limits = FeedLimits { messages_max: 1, overflow, ..FeedLimits::default() };
         let (sender, feed) = Feed::new(limits);
-        let (told, hears) = channel();
-        sender.send(Bytes::from_owner(Asking(sender.clone(), told))).unwrap();
+        let (sends, receives) = channel();
+        sender.send(Bytes::from_owner(Asking(sender.clone(), sends))).unwrap();
         std::thread::spawn(move || end(feed, &sender));
-        let waiting = hears.recv_timeout(Duration::from_secs(10));
+        let waiting = receives.recv_timeout(Duration::from_secs(10));
         let wanted = if at == 3 { (1, "one more".len() as u64) } else { (0, 0) };
         assert_eq!(waiting, Ok(wanted), "{at}");
     }

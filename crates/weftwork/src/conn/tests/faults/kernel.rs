@@ -122,7 +122,7 @@ struct State {
     sent: usize,
     taken: usize,
     from_server: Vec<u8>,
-    room: usize,
+    space: usize,
     /// The poller has something to tell.
     event: bool,
     client_ended: bool,
@@ -142,7 +142,7 @@ impl Kernel {
             sent: 0,
             taken: 0,
             from_server: Vec::new(),
-            room: mood.window,
+            space: mood.window,
             event: false,
             client_ended: false,
             server_ended: false,
@@ -238,7 +238,7 @@ impl Kernel {
     pub(super) fn wait_writable(&self, until: Tick) -> bool {
         let state = &mut *self.state();
         state.judge.check_write(until);
-        let reads = |state: &mut State, mood| state.room > 0 || state.reset || state.read(mood);
+        let reads = |state: &mut State, mood| state.space > 0 || state.reset || state.read(mood);
         state.wait(self.mood, until, Who::Taker, reads)
     }
 
@@ -316,11 +316,11 @@ impl State {
     }
 
     fn read(&mut self, mood: Mood) -> bool {
-        if mood.window == NEVER || self.room >= mood.window || self.stops(mood) {
+        if mood.window == NEVER || self.space >= mood.window || self.stops(mood) {
             return false;
         }
-        self.event |= self.room == 0;
-        self.room = mood.window;
+        self.event |= self.space == 0;
+        self.space = mood.window;
         true
     }
 }
@@ -349,21 +349,21 @@ impl Duplex for Kernel {
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
         let state = &mut *self.state();
         let mishap = self.mishap(state);
-        if mishap == Err(Errno::AGAIN) || mishap.is_ok() && state.room == 0 {
+        if mishap == Err(Errno::AGAIN) || mishap.is_ok() && state.space == 0 {
             state.judge.blocks();
             return Err(Errno::AGAIN);
         }
         mishap?;
         assert!(!state.server_ended, "bytes behind the end of the server's side");
         let offered = first.len() + second.len();
-        let most = offered.min(state.room);
+        let most = offered.min(state.space);
         let count = self.share(state, most);
         state.judge.sent(count, offered);
         if count == 0 && most > 0 {
             return Err(Errno::PIPE);
         }
         if self.mood.window != NEVER {
-            state.room -= count;
+            state.space -= count;
         }
         let head = count.min(first.len());
         state.from_server.extend_from_slice(&first[..head]);
