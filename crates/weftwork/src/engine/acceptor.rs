@@ -22,31 +22,31 @@ use crate::transport::listener::Listener;
 
 /// When descriptors are used up, the next try comes after this.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// When the cap on connections is reached, the next look at their number comes after this. A place may be free at any
-/// moment, and a look costs next to nothing: with a cap of 100, up to 50,000 short connections a second come in.
+/// When the cap on connections is reached, the count is checked again after this. A connection may end at any moment,
+/// and a check is cheap: with a cap of 100, up to 50,000 short connections a second are accepted.
 const FULL_BACK_OFF: Duration = Duration::from_millis(2);
-/// So many are taken in before the connections that are there have their turn again.
+/// Maximum number of connections accepted in one cycle, so that existing connections are served too.
 pub(super) const ACCEPT_BUDGET: u32 = 64;
 
 /// The listeners, as one loop sees them. All loops listen at the same sockets.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     listeners: Arc<Vec<Listener>>,
-    /// Somebody may be waiting at this one. The poller tells of a change only once.
+    /// A connection may wait at this listener. The poller reports a change only once.
     ready: Vec<bool>,
-    /// Where the next one is taken from, if somebody waits there: at the first of them somebody may always wait.
+    /// Listener to try first. Without rotation, a busy first listener would starve the others.
     next: usize,
     accepted: u32,
     closed_until: Option<Tick>,
-    /// Somebody waits for a place.
-    wants_room: bool,
+    /// The cap is reached, and a connection waits at a listener.
+    at_limit: bool,
 }
 
-/// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
+/// The listeners of a server, shared so that they can be closed whatever the loops and threads are doing.
 #[derive(Debug)]
 pub(super) struct Listeners {
     listeners: RwLock<Arc<Vec<Listener>>>,
-    /// Where who takes a few connections in begins: at the first of them somebody may always wait.
+    /// Listener to try first, rotated as in [`Acceptor`].
     next: AtomicUsize,
 }
 
@@ -55,7 +55,8 @@ impl Listeners {
         Listeners { listeners: RwLock::new(listeners.clone()), next: AtomicUsize::new(0) }
     }
 
-    /// None once they are shut. Not under the lock: a line of the log may take long, and who shuts them must not wait for it.
+    /// The listeners, or an empty list once they are shut. The lock is released before their use: a log line may take
+    /// long, and must not delay the shutdown.
     pub(super) fn get(&self) -> Arc<Vec<Listener>> {
         self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -64,33 +65,33 @@ impl Listeners {
         have_pending(&self.get())
     }
 
-    /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
+    /// Accepts a waiting connection, for a thread that would have to be woken for its next call otherwise.
     ///
-    /// What keeps others out for now is left to the loops.
+    /// Back-offs and the cap are left to the loops.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         let listeners = self.get();
-        self.in_turn(listeners.len()).find_map(|door| match accept(&listeners[door], now, cx) {
+        self.round_robin(listeners.len()).find_map(|index| match accept(&listeners[index], now, cx) {
             Accepted::Conn(conn) | Accepted::OverLimit(conn) => Some(conn),
             Accepted::WouldBlock | Accepted::PeerGone | Accepted::Backoff(_) | Accepted::AtLimit(_) => None,
         })
     }
 
-    /// All of them, from the next one on.
+    /// An acceptor for all listeners, which starts at the next one.
     pub(super) fn acceptor(&self) -> Acceptor {
-        Acceptor { next: self.turn(), ..Acceptor::new(self.get()) }
+        Acceptor { next: self.advance(), ..Acceptor::new(self.get()) }
     }
 
-    /// So many, from the next one on.
-    pub(super) fn in_turn(&self, doors: usize) -> impl Iterator<Item = usize> + use<> {
-        let first = self.turn();
-        (0..doors).map(move |at| first.wrapping_add(at) % doors)
+    /// The indices of `count` listeners, rotated at each call.
+    pub(super) fn round_robin(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = self.advance();
+        (0..count).map(move |at| first.wrapping_add(at) % count)
     }
 
-    fn turn(&self) -> usize {
+    fn advance(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// They take no more connections, and are closed when no loop holds them.
+    /// Stops accepting. The sockets are closed when no loop holds them any more.
     pub(super) fn shut(&self) {
         let listeners = std::mem::take(&mut *self.listeners.write().unwrap_or_else(PoisonError::into_inner));
         listeners.iter().for_each(Listener::shut);
@@ -100,7 +101,7 @@ impl Listeners {
 impl Acceptor {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Acceptor {
         let ready = vec![false; listeners.len()];
-        Acceptor { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false }
+        Acceptor { listeners, ready, next: 0, accepted: 0, closed_until: None, at_limit: false }
     }
 
     pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
@@ -112,7 +113,7 @@ impl Acceptor {
 
     fn deregister(&self, registry: &Registry) {
         for listener in self.listeners.iter() {
-            // It may never have been registered; then there is nothing to undo.
+            // The listener may never have been registered. Then there is nothing to undo.
             let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
         }
     }
@@ -124,60 +125,60 @@ impl Acceptor {
         self.ready.clear();
     }
 
-    pub(super) fn note_ready(&mut self, door: usize) {
-        if let Some(ready) = self.ready.get_mut(door) {
+    pub(super) fn note_ready(&mut self, index: usize) {
+        if let Some(ready) = self.ready.get_mut(index) {
             *ready = true;
         }
     }
 
-    /// Somebody waits at one of them.
+    /// Tries every listener in the next cycle.
     pub(super) fn note_all_ready(&mut self) {
         self.ready.fill(true);
     }
 
-    /// A new turn of the loop begins.
-    pub(super) fn next_turn(&mut self, now: Tick) {
+    /// Starts a new cycle of the loop.
+    pub(super) fn next_cycle(&mut self, now: Tick) {
         self.accepted = 0;
         self.closed_until.take_if(|until| *until <= now);
     }
 
-    /// When to look next, where somebody may be waiting: now, or after the back-off.
+    /// When to try again if a connection may be waiting: now, or after the back-off.
     pub(super) fn retry(&self, now: Tick) -> Option<Tick> {
         self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now))
     }
 
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         while self.closed_until.is_none() && self.accepted < ACCEPT_BUDGET {
-            let doors = self.ready.len();
-            let door =
-                (0..doors).map(|at| self.next.wrapping_add(at) % doors).find(|door| self.ready[*door])?;
-            match accept(&self.listeners[door], now, cx) {
-                // One too many has its refusal with it: the loop sends that.
+            let count = self.ready.len();
+            let index =
+                (0..count).map(|at| self.next.wrapping_add(at) % count).find(|index| self.ready[*index])?;
+            match accept(&self.listeners[index], now, cx) {
+                // A connection over the limit already carries its 503, which the loop sends.
                 Accepted::Conn(conn) | Accepted::OverLimit(conn) => {
                     self.accepted += 1;
-                    self.next = door + 1;
+                    self.next = index + 1;
                     return Some(conn);
                 }
-                Accepted::WouldBlock => self.ready[door] = false,
+                Accepted::WouldBlock => self.ready[index] = false,
                 Accepted::PeerGone => self.accepted += 1,
                 Accepted::Backoff(then) => self.closed_until = Some(then),
                 Accepted::AtLimit(then) => {
                     self.closed_until = Some(then);
-                    self.wants_room = true;
+                    self.at_limit = true;
                 }
             }
         }
         None
     }
 
-    /// Somebody waits for a place, and this was not asked since.
-    pub(super) fn wants_room(&mut self) -> bool {
-        std::mem::take(&mut self.wants_room)
+    /// The cap has kept a connection out since the last call.
+    pub(super) fn take_at_limit(&mut self) -> bool {
+        std::mem::take(&mut self.at_limit)
     }
 }
 
-/// A connection wakes one of the loops that wait. When it woke all of them, 8 loops at rest took a fifth more CPU for
-/// it, and 6.9 changes of threads, not 1.4.
+/// A connection wakes one of the waiting loops. Waking all of them cost 8 idle loops a fifth more CPU, and 6.9 thread
+/// switches instead of 1.4.
 #[cfg(target_os = "linux")]
 fn register(registry: &Registry, listener: &Listener, token: usize) -> io::Result<()> {
     use rustix::event::epoll::{self, EventData, EventFlags};
@@ -191,31 +192,31 @@ fn register(registry: &Registry, listener: &Listener, token: usize) -> io::Resul
     registry.register(&mut SourceFd(&listener.as_raw_fd()), Token(token), mio::Interest::READABLE)
 }
 
-/// What one try at a listener has brought.
+/// Result of one attempt to accept.
 #[derive(Debug)]
 pub(super) enum Accepted {
     Conn(Box<Conn>),
-    /// More than `accepted_max`: it is refused, and only has to be told so.
+    /// Over `accepted_max`: the connection only has to be sent its 503.
     OverLimit(Box<Conn>),
-    /// Nobody waits there.
+    /// No connection waits.
     WouldBlock,
-    /// The one who waited has gone; the next may be fine.
+    /// The waiting connection has gone. The next one may be fine.
     PeerGone,
-    /// Descriptors or memory are used up, or others may be about to take the last places: to be tried again then.
+    /// Descriptors or memory are used up, or other threads may take the last slots. Try again at this time.
     Backoff(Tick),
-    /// The cap on connections is reached, and somebody waits: to be tried again then.
+    /// The cap on connections is reached, and a connection waits. Try again at this time.
     AtLimit(Tick),
 }
 
 pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
-    let (_at_door, others) = AcceptGuard::come(&cx.counters);
+    let (_guard, others) = AcceptGuard::new(&cx.counters);
     let (connections, most) = (cx.counters.connections.load(Ordering::Acquire), cx.settings.connections_max);
     if connections + others >= most {
         let then = now.after(FULL_BACK_OFF);
         return match is_pending(listener) {
             false => Accepted::WouldBlock,
             true if connections >= most => Accepted::AtLimit(then),
-            // The last places may be for those who look as well.
+            // Other threads that are accepting may take the last slots.
             true => Accepted::Backoff(then),
         };
     }
@@ -223,7 +224,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
         Ok((stream, peer)) => {
             cx.reserve_fd.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
-            // Those who only have still to end are no reason to refuse others.
+            // Connections that only linger are no reason to refuse new ones.
             let ending = cx.counters.lingering.load(Ordering::Relaxed);
             let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
             if served > cx.settings.accepted_max {
@@ -249,24 +250,25 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     }
 }
 
-/// Whether somebody waits whom the end of these listeners would reset: not where others hold them, too.
+/// Whether a connection waits that would be reset if these listeners closed. Listeners that were passed in stay open
+/// elsewhere.
 pub(super) fn have_pending(listeners: &[Listener]) -> bool {
     listeners.iter().any(|listener| !listener.is_given() && is_pending(listener))
 }
 
-/// Without it a server with exactly as many connections as it may have would look at its doors 500 times a second.
+/// Checked before a back-off: otherwise a server at its cap would check its listeners 500 times a second.
 pub(super) fn is_pending(listener: &Listener) -> bool {
     let found = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&Timespec::default()));
     !matches!(found, Ok(0))
 }
 
-/// Somebody who may take one connection in, and for whom one place is kept: without that, two who record the last place
-/// would both take one.
+/// Counts a thread that is accepting, and keeps one slot for it. Otherwise two threads that both see the last slot
+/// would both use it.
 struct AcceptGuard<'a>(&'a Counters);
 
 impl AcceptGuard<'_> {
-    /// And how many others there are.
-    fn come(counters: &Counters) -> (AcceptGuard<'_>, usize) {
+    /// Also returns how many other threads are accepting.
+    fn new(counters: &Counters) -> (AcceptGuard<'_>, usize) {
         let others = counters.accepting.fetch_add(1, Ordering::AcqRel);
         (AcceptGuard(counters), others)
     }
@@ -278,7 +280,7 @@ impl Drop for AcceptGuard<'_> {
     }
 }
 
-/// Descriptors or memory are used up. That may pass in a moment, so those who knock wait; but not for long.
+/// Descriptors or memory are used up. That may pass in a moment, so clients wait, except for a long shortage.
 #[cold]
 fn on_emfile(error: &io::Error, listener: &Listener, now: Tick, cx: &Context) {
     let Some(since) = cx.reserve_fd.note_shortage(now) else {
@@ -297,7 +299,7 @@ fn on_emfile(error: &io::Error, listener: &Listener, now: Tick, cx: &Context) {
     }
 }
 
-/// Errors that only tell of the connection that would have been next (accept(2)): the one behind may be fine.
+/// Errors that concern only the connection that would have been accepted (accept(2)). The next one may be fine.
 fn is_of_one_peer(error: &io::Error) -> bool {
     let one = [
         Errno::CONNABORTED,

@@ -5,14 +5,14 @@ use mio::Token;
 use super::loops::{LoopGroup, LoopMessage};
 use crate::conn::Conn;
 
-/// A connection whose request waits for the handler, or that is to be taken over.
+/// A connection whose request waits for the handler, or that is to be upgraded.
 #[derive(Debug)]
 pub(super) struct ActiveConn {
     pub(super) conn: Box<Conn>,
 }
 
 impl ActiveConn {
-    /// The loop is somebody else's by now: the connection leaves it, and is served without.
+    /// Takes the connection out of a loop that another thread leads by now, to serve it without the loop.
     pub(super) fn leave_loop(mut self, loops: &LoopGroup) -> Box<Conn> {
         let token = self.token();
         loops.deregister(&mut self.conn, token);
@@ -23,8 +23,7 @@ impl ActiveConn {
         Token(self.conn.owner.token)
     }
 
-    /// Does what runs code of users. If that panics outside of a handler, the connection is panicked, and its guard in its
-    /// loop is free for others.
+    /// Runs code of users. If that code panics outside of a handler, the connection's slot in its loop is freed.
     #[inline]
     pub(super) fn guarded<R>(&mut self, loops: &LoopGroup, act: impl FnOnce(&mut Conn) -> R) -> R {
         self.call_guarded(act, |conn| {
@@ -32,7 +31,8 @@ impl ActiveConn {
         })
     }
 
-    /// The same within its loop, which frees the places of those that are panicked.
+    /// As [`guarded`](ActiveConn::guarded), for the leader of the loop. The loop frees the slots of connections in
+    /// `panicked`.
     #[inline(always)]
     pub(super) fn guarded_in_loop<R>(
         &mut self,

@@ -1,14 +1,14 @@
-//! `blocking` and `sleep`: a handler says that it is about to wait, by the same call in every engine.
+//! Provides `blocking` and `sleep`, with which a handler announces a wait in every engine.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Work that waits, on its way to where it may.
+/// A blocking operation that may run on another thread.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// What the room that a thread is in does about work that waits. A thread without one just does it.
+/// How the engine of a thread runs blocking work. A thread without a hook just runs it.
 pub(crate) trait BlockingHook {
     /// Runs `work`, here or elsewhere, and returns when it is done.
     fn blocking(&self, work: Work);
@@ -20,11 +20,11 @@ thread_local! {
     static HOOK: RefCell<Option<Rc<dyn BlockingHook>>> = const { RefCell::new(None) };
 }
 
-/// Puts the hook that was there before back, however the thread leaves this one.
+/// Restores the previous hook when dropped, also if the thread unwinds.
 #[must_use]
 pub(crate) struct EnterGuard(Option<Rc<dyn BlockingHook>>);
 
-/// From now on this is the hook of the thread. Engines enter once in a thread, not for each call.
+/// Sets the hook of the thread. Engines do so once for each thread, not for each call.
 pub(crate) fn enter(hook: Rc<dyn BlockingHook>) -> EnterGuard {
     EnterGuard(HOOK.with(|current| current.replace(Some(hook))))
 }
@@ -41,7 +41,8 @@ fn hook() -> Option<Rc<dyn BlockingHook>> {
     HOOK.with(|current| current.borrow().clone())
 }
 
-/// Runs `f`, which waits: for a file, a database, another server. The engine makes room for that first.
+/// Runs `f`, which blocks, for example on a file, a database or another server. The engine first makes sure that
+/// other requests go on.
 ///
 /// | engine | what happens |
 /// |---|---|
@@ -50,13 +51,13 @@ fn hook() -> Option<Rc<dyn BlockingHook>> {
 /// | reactor, workers, pool | `f` runs here; in the reactor its loop waits |
 /// | outside of a handler | `f` runs here |
 ///
-/// What `f` takes along is moved into it, since it may run on another thread: a clone of an `Arc` for what is shared,
-/// an owned text for a part of the request.
+/// Values that `f` uses are moved into it, since `f` may run on another thread: clone an `Arc` for shared values, and
+/// pass owned text for parts of the request.
 ///
-/// A handler need not say so: the adaptive engine finds out by itself, after one millisecond to five. A panic in `f` is a
-/// panic of its caller. Where [`queue_max`](crate::Settings::queue_max) calls wait for a thread in fibers already, the
-/// handler is unwound from here, and the request gets 503. Where the system gives them no thread at all, `f` runs here, and the
-/// log says so.
+/// A handler need not use this function: the adaptive engine notices a blocked handler after one to five
+/// milliseconds. A panic in `f` is a panic of its caller. In fibers, if [`queue_max`](crate::Settings::queue_max)
+/// calls wait for a thread already, the handler is unwound from here, and the request gets 503. If the system gives
+/// no thread at all, `f` runs here, and the log says so.
 ///
 /// ```
 /// use weftwork::{Request, blocking};
@@ -81,7 +82,7 @@ where
     value.unwrap_or_else(|| unreachable!("a hook returns when the work is done, or passes its panic on"))
 }
 
-/// Waits this long, as [`blocking`] waits; use it in handlers instead of [`std::thread::sleep`].
+/// Sleeps for this long, as [`blocking`] waits. Use it in handlers instead of [`std::thread::sleep`].
 pub fn sleep(duration: Duration) {
     match hook() {
         Some(hook) => hook.sleep(duration),

@@ -9,7 +9,7 @@ use crate::transport::wheel::{Link, Links};
 const INDEX_MAX: u32 = 0xffff_0000;
 /// The token of the first listener; the others follow.
 pub(super) const LISTENER_0: usize = INDEX_MAX as usize;
-/// The token of another poller that is watched by the loop's own.
+/// The token of another poller, nested in the loop's own.
 pub(super) const NESTED_POLLER: usize = 0xffff_fffe;
 /// The token of the loop's waker.
 pub(super) const WAKER: usize = 0xffff_ffff;
@@ -19,9 +19,9 @@ struct Slot {
     /// Part of the token: descriptors and slots are reused, and a batch may hold events of the one before.
     generation: u32,
     link: Link,
-    /// None: free, or out for a call of the handler.
+    /// `None`: free, or out for a call of the handler.
     conn: Option<Box<Conn>>,
-    /// What the poller said of the connection while it was out, which it will not say again.
+    /// The event for the connection while it was out. The poller will not repeat it.
     pending: Option<Pending>,
 }
 
@@ -54,7 +54,7 @@ impl ConnTable {
         self.slots.len() - self.free.len()
     }
 
-    /// A place for a connection, which is put there by [`ConnTable::put`].
+    /// Reserves a slot for a connection, to be filled with [`ConnTable::put`].
     pub(super) fn reserve(&mut self) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -68,12 +68,12 @@ impl ConnTable {
         self.slots[index(token) as usize].conn = Some(conn);
     }
 
-    /// Whether `token` is not of a connection that went before.
+    /// Whether `token` is of the connection that has the slot now.
     pub(super) fn owns(&self, token: Token) -> bool {
         self.slots.get(index(token) as usize).is_some_and(|slot| slot.generation == generation(token))
     }
 
-    /// Takes a connection out to do something with it. None: it is gone, or out already.
+    /// Takes a connection out. `None`: it is gone, or out already.
     pub(super) fn take(&mut self, token: Token) -> Option<Box<Conn>> {
         if !self.owns(token) {
             return None;
@@ -81,7 +81,7 @@ impl ConnTable {
         self.slots[index(token) as usize].conn.take()
     }
 
-    /// Keeps what the poller said of a connection that is out until it is back.
+    /// Keeps an event for a connection that is out until the connection is back.
     pub(super) fn note_pending(&mut self, token: Token, ended: bool) {
         if self.owns(token) {
             let pending = &mut self.slots[index(token) as usize].pending;
@@ -90,12 +90,12 @@ impl ConnTable {
         }
     }
 
-    /// What was pending by the connection that is back.
+    /// Takes the pending event of a connection that is back.
     pub(super) fn take_pending(&mut self, token: Token) -> Option<Pending> {
         self.slots[index(token) as usize].pending.take()
     }
 
-    /// Frees the place of a connection that was taken out, and is off the wheel.
+    /// Frees the slot of a connection that was taken out, and is off the wheel.
     pub(super) fn free(&mut self, token: Token) {
         let slot = &mut self.slots[index(token) as usize];
         slot.generation = slot.generation.wrapping_add(1);
@@ -110,7 +110,7 @@ impl ConnTable {
         Some((token, slot.conn.as_deref()?))
     }
 
-    /// One more than the largest index in use.
+    /// The indices of all slots.
     pub(super) fn indices(&self) -> std::ops::Range<u32> {
         0..self.slots.len() as u32
     }

@@ -53,7 +53,7 @@ pub(super) struct ConnThread<'a> {
     cx: &'a Context,
     handler: &'a dyn Handler,
     state: &'a mut ThreadState,
-    /// Other connections wait for a thread or a place.
+    /// Returns whether other connections wait for a thread or a slot.
     is_wanted: &'a dyn Fn() -> bool,
     /// Woken when the feed of the connection has something. Made when it is first waited for.
     waker: Option<Arc<PipeWaker>>,
@@ -210,7 +210,7 @@ impl<'a> ConnThread<'a> {
     }
 }
 
-/// What ended the wait for a feed, as far as the connection is concerned.
+/// What ended the wait for a feed.
 enum Woken {
     Nothing,
     Peer { ended: bool },
@@ -218,31 +218,31 @@ enum Woken {
 
 /// A pipe. A thread that brings something to a feed writes to it, so that poll(2) sees it.
 struct PipeWaker {
-    heard: OwnedFd,
-    rung: OwnedFd,
+    reader: OwnedFd,
+    writer: OwnedFd,
 }
 
 impl PipeWaker {
     fn new() -> io::Result<Arc<PipeWaker>> {
-        let (heard, rung) = system::pipe()?;
-        Ok(Arc::new(PipeWaker { heard, rung }))
+        let (reader, writer) = system::pipe()?;
+        Ok(Arc::new(PipeWaker { reader, writer }))
     }
 
-    /// Returns when the connection has something to say, the bell has rung, `stop` is given, or `patience` has passed.
-    /// While what the client sends is not wanted, only its end counts: to poll(2) unread bytes are news each time.
-    fn wait(&self, conn: &Conn, patience: Duration, stop: BorrowedFd<'_>) -> io::Result<Woken> {
+    /// Returns when the connection has an event, the pipe was written to, `stop` is readable, or `timeout` has
+    /// passed. While bytes of the client are not wanted, only its end counts: poll(2) reports unread bytes each time.
+    fn wait(&self, conn: &Conn, timeout: Duration, stop: BorrowedFd<'_>) -> io::Result<Woken> {
         let wanted = if conn.is_read_ready() { GONE } else { GONE | PollFlags::IN };
         let mut fds = [
             PollFd::from_borrowed_fd(conn.as_fd(), wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
-            PollFd::new(&self.heard, PollFlags::IN),
+            PollFd::new(&self.reader, PollFlags::IN),
         ];
-        match poll(&mut fds, Timespec::try_from(patience).ok().as_ref()) {
+        match poll(&mut fds, Timespec::try_from(timeout).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Empty when it was something else that ended the wait.
-        let _ = rustix::io::read(&self.heard, &mut [0; 64]);
+        // The pipe is empty if something else ended the wait.
+        let _ = rustix::io::read(&self.reader, &mut [0; 64]);
         let events = fds[0].revents();
         let ended = events.intersects(GONE | PollFlags::HUP | PollFlags::ERR);
         Ok(if events.is_empty() { Woken::Nothing } else { Woken::Peer { ended } })
@@ -251,7 +251,7 @@ impl PipeWaker {
 
 impl WakeConn for PipeWaker {
     fn wake(&self, _: usize) {
-        // A pipe that is full has been rung.
-        let _ = rustix::io::write(&self.rung, &[0]);
+        // A full pipe wakes the thread as well.
+        let _ = rustix::io::write(&self.writer, &[0]);
     }
 }

@@ -1,5 +1,5 @@
-//! One loop: a poller, its connections, their deadlines. It does everything that needs no handler, and
-//! returns when one has to be called. It never waits but in the poller.
+//! Runs one event loop: a poller, its connections and their deadlines. The loop does everything that needs no
+//! handler, and returns when a handler must be called. It waits only in the poller.
 
 mod drain;
 mod read_write;
@@ -31,24 +31,24 @@ use crate::transport::{BufferPool, Tick};
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 1024;
-/// So many connections are read, then served, then written to: each of the three keeps its code in the caches. One by
-/// one, a keep-alive request took 4 to 6 % more CPU; 64 at once 3 % more: they push each other's bytes out.
+/// Connections per batch. A batch is read, then served, then written, so that each phase stays in the instruction
+/// cache. A batch of 1 costs 4 to 6 % more CPU a request, a batch of 64 costs 3 % more.
 const GROUP: usize = 16;
-/// A group that has read this much is served, however few they are: what the first have sent is still in the caches then.
-/// 16 bodies of 64 KiB that were read before any of them was answered: 3 to 7 % more time a request.
+/// A batch that has read this much is served, however few its connections are: the first bytes are still in the
+/// caches then. Reading 16 bodies of 64 KiB before serving any took 3 to 7 % more time a request.
 const GROUP_BYTES: usize = 32 << 10;
-/// A connection that pipelines more than this has to let others through; so has one that is fed, after as many sends of
-/// 16 KiB.
+/// Maximum number of pipelined requests, or of 16 KiB sends of a feed, before other connections are served.
 const CALL_BUDGET: u32 = 64;
-/// While a server drains, its loops look this often whether the last connection has gone.
+/// While a server drains, its loops check this often whether the last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(10);
 
-/// A loop may have this many connections more than the one with the fewest; the next goes there before its first call.
+/// Maximum number of connections that a loop may have more than the emptiest loop. Beyond it, a connection moves
+/// there before its first call.
 const UNEVEN_MAX: usize = 5;
-/// If it has as many as this more, the next goes there at once.
-const CROWD: usize = 64;
+/// As [`UNEVEN_MAX`], for a connection that was just accepted.
+const UNEVEN_AT_ACCEPT_MAX: usize = 64;
 
-/// What a loop has come to.
+/// Why a loop returns to its leader.
 #[derive(Debug)]
 pub(super) enum LoopEvent {
     Call(ActiveConn),
@@ -64,14 +64,14 @@ struct Ready {
 
 pub(super) struct EventLoop {
     pub(super) index: usize,
-    /// Its leader is in a call that may block, and a thread is reserved that can lead.
+    /// The leader is in a call that may block, and a thread that can lead is reserved.
     pub(super) has_reserve: bool,
     poll: Poll,
     events: Events,
-    /// The events of this turn. The loop may change hands in the middle of them.
+    /// The events of this cycle. The loop may change threads in the middle of them.
     batch: Vec<Ready>,
     cursor: usize,
-    /// Connections that could go on at once, but have had their share of this turn.
+    /// Connections that could go on at once, and have used their share of this cycle.
     posted_next: Vec<Ready>,
     /// Connections that were read from, and are to be served.
     to_serve: Vec<ActiveConn>,
@@ -82,22 +82,23 @@ pub(super) struct EventLoop {
     table: ConnTable,
     wheel: Wheel,
     timers: TimerHeap,
-    /// Connections that a panic has ended, in what a body owns or in a log. Their places are not free yet.
+    /// Connections that a panic has ended, in code that a body owns or in a log. Their slots are not free yet.
     panicked: Vec<Token>,
     pool: BufferPool,
-    doors: Acceptor,
-    /// Where in the table it was last looked for who might make room.
+    acceptor: Acceptor,
+    /// Slot at which the search for idle connections continues.
     idle_cursor: u32,
-    /// The loop that was last asked for room.
+    /// The loop that was last asked to close idle connections.
     idle_peer: usize,
-    /// What wakes this loop for a connection that waits for its feed.
-    bell: Arc<dyn WakeConn>,
-    /// The guest's poller has something for its owner.
+    /// Wakes this loop for a connection that waits for its feed.
+    waker: Arc<dyn WakeConn>,
+    /// The nested poller has events for its owner.
     poller_ready: bool,
     now: Tick,
     /// The same, exactly.
     moment: Instant,
-    /// What had come by then is known: the time at the last look at the poller, before it. Nobody is late by what has come since.
+    /// Time of the last look at the poller. Bytes that came before are known, so a deadline up to this time has
+    /// really passed.
     polled: Tick,
     draining: bool,
 }
@@ -110,8 +111,8 @@ impl EventLoop {
         listeners: Arc<Vec<Listener>>,
         now: Tick,
     ) -> io::Result<EventLoop> {
-        let doors = Acceptor::new(listeners);
-        doors.register(poll.registry())?;
+        let acceptor = Acceptor::new(listeners);
+        acceptor.register(poll.registry())?;
         Ok(EventLoop {
             index,
             has_reserve: false,
@@ -129,10 +130,10 @@ impl EventLoop {
             timers: TimerHeap::default(),
             panicked: Vec::new(),
             pool: BufferPool::new(),
-            doors,
+            acceptor,
             idle_cursor: 0,
             idle_peer: index,
-            bell: loops.waker(index),
+            waker: loops.waker(index),
             poller_ready: false,
             now,
             moment: Instant::now(),
@@ -145,14 +146,14 @@ impl EventLoop {
         self.now
     }
 
-    /// Somebody new leads: the time on the loop is that of its last turn. It may have waited long for a thread, or the process may have
-    /// been stopped meanwhile.
+    /// Updates the loop's time for a new leader. The loop may have waited long for a thread, or the process may have
+    /// been stopped.
     pub(super) fn refresh(&mut self, cx: &Context) {
         self.moment = Instant::now();
         self.now = cx.clock.at(self.moment);
     }
 
-    /// Goes on until a handler has to be called.
+    /// Runs until a handler must be called.
     pub(super) fn run_until_call(&mut self, loops: &LoopGroup, cx: &Context) -> LoopEvent {
         loop {
             if let Some(active) = self.poll_ready(loops, cx) {
@@ -165,7 +166,7 @@ impl EventLoop {
         }
     }
 
-    /// Goes on until a handler has to be called, or there is nothing left to do without waiting.
+    /// Runs until a handler must be called, or until there is nothing left to do without waiting.
     pub(super) fn poll_ready(&mut self, loops: &LoopGroup, cx: &Context) -> Option<ActiveConn> {
         loop {
             while let Some(active) = self.to_serve.pop() {
@@ -189,7 +190,8 @@ impl EventLoop {
         }
     }
 
-    /// Before its first call a connection goes to the loop with the fewest, unless it ends with that call. None: it has gone.
+    /// Moves a connection to the loop with the fewest before its first call, unless it ends with that call. `None`:
+    /// it has moved.
     #[inline(never)]
     fn rebalance(&mut self, mut active: ActiveConn, loops: &LoopGroup) -> Option<ActiveConn> {
         active.conn.owner.is_balanced = true;
@@ -204,22 +206,22 @@ impl EventLoop {
         None
     }
 
-    /// Sends the answers that are ready. To be done before anything that may take long.
+    /// Sends the responses that are ready. To be called before anything that may take long.
     pub(super) fn flush_batch(&mut self, cx: &Context) {
         while let Some(active) = self.to_flush.pop() {
             self.send_now(active, cx).into_iter().for_each(|called| self.to_serve.push(called));
         }
     }
 
-    /// Has the loop's waits end when another poller has events. The caller must take all of
-    /// them whenever [`EventLoop::take_poller_ready`] says so.
+    /// Ends the loop's waits when another poller has events. The caller must take all of them whenever
+    /// [`EventLoop::take_poller_ready`] returns true.
     #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
     pub(super) fn watch_poller(&self, poller: &impl AsRawFd) -> io::Result<()> {
         let fd = poller.as_raw_fd();
         self.poll.registry().register(&mut SourceFd(&fd), Token(NESTED_POLLER), Interest::READABLE)
     }
 
-    /// Whether the guest's poller has had events since the last time.
+    /// Whether the nested poller has had events since the last call.
     #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
     pub(super) fn take_poller_ready(&mut self) -> bool {
         std::mem::take(&mut self.poller_ready)
@@ -249,7 +251,7 @@ impl EventLoop {
         debug_assert!(called.is_none(), "nothing is read behind a refusal");
     }
 
-    /// Lets go of a connection: it will be served by a thread of its own for a while.
+    /// Removes a connection that a thread without the loop will serve.
     pub(super) fn remove(&mut self, active: ActiveConn) -> Box<Conn> {
         let token = active.token();
         let mut conn = active.conn;
@@ -261,7 +263,7 @@ impl EventLoop {
         conn
     }
 
-    /// Takes a connection in: a new one, or one that comes back.
+    /// Adds a connection: a new one, or one that comes back.
     pub(super) fn insert(&mut self, mut conn: Box<Conn>) -> ActiveConn {
         conn.owner.loop_index = self.index as u32;
         conn.owner.token = self.table.reserve().0;
@@ -269,7 +271,7 @@ impl EventLoop {
         ActiveConn { conn }
     }
 
-    /// Reads from a group of connections that may have something to say. False: no connection has.
+    /// Reads from a batch of connections that may have bytes. False: no connection has.
     #[inline(always)]
     fn read_batch(&mut self, loops: &LoopGroup, cx: &Context) -> bool {
         let mut bytes = 0;
@@ -306,7 +308,7 @@ impl EventLoop {
             match message {
                 LoopMessage::Released(token) => self.free_slot(token),
                 LoopMessage::Adopt(conn) => return Some(self.insert(conn)),
-                // A connection that is out will look at its feed before it waits again.
+                // A connection that is out checks its feed before it waits again.
                 LoopMessage::Wake(token) => {
                     if let Some(conn) = self.table.take(token) {
                         return Some(ActiveConn { conn });
@@ -319,15 +321,15 @@ impl EventLoop {
 
     fn next_connection(&mut self, loops: &LoopGroup, cx: &Context) -> Option<ActiveConn> {
         loop {
-            let Some(conn) = self.doors.accept(self.now, cx) else {
-                if self.doors.wants_room() {
+            let Some(conn) = self.acceptor.accept(self.now, cx) else {
+                if self.acceptor.take_at_limit() {
                     self.close_idle();
                     self.request_close_idle(loops);
                 }
                 return None;
             };
-            // What ends with its first call may be long all the same: not all of that is to be one loop's.
-            match loops.less_loaded(self.index, self.table.len(), CROWD) {
+            // Connections that end with their first call may take long, too. They must not all stay on one loop.
+            match loops.less_loaded(self.index, self.table.len(), UNEVEN_AT_ACCEPT_MAX) {
                 None => return Some(self.insert(conn)),
                 Some(other) => loops.send(other, LoopMessage::Adopt(conn)),
             }
@@ -336,7 +338,7 @@ impl EventLoop {
 
     fn next_expired(&mut self, cx: &Context) -> Option<ActiveConn> {
         while let Some((due, token)) = self.timers.next_by(self.moment) {
-            // It may have had its response, and wait for another one. Then there is nothing to do.
+            // The connection may have had its response, and wait for another. Then there is nothing to do.
             if let Some(mut conn) = self.table.take(token) {
                 conn.note_due(due);
                 return Some(ActiveConn { conn });
@@ -356,14 +358,14 @@ impl EventLoop {
         }
     }
 
-    /// Does what a connection asks for until it has to wait, ends, wants its handler, or has something to send.
+    /// Advances a connection until it waits, ends, needs its handler, or has something to send.
     fn advance(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
         let now = self.now;
         loop {
             match active.guarded_in_loop(&mut self.panicked, |conn| conn.step(now, cx)) {
                 Step::Call | Step::Upgrade => return Some(active),
-                // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
-                // client had the loop for as long as it sent faster than that, and cut off all members of its loops.
+                // What a member of a feed sends may go to all others, so it gets one read a cycle. With more, a
+                // client that sent fast enough held the loop, and its other members timed out.
                 Step::Read
                     if active.conn.is_fed() && active.conn.owner.has_read && active.conn.is_read_ready() =>
                 {
@@ -375,8 +377,8 @@ impl EventLoop {
                     continue;
                 }
                 Step::Read => self.wait_for_io(active, cx),
-                // Its memory is free when it is sent. With 16 bodies of 64 KiB kept until then, the allocator gave
-                // their pages back to the kernel each time: 62 us a request, not 29.
+                // Sending frees the body's memory. When 16 bodies of 64 KiB were kept until the end of the batch, the
+                // allocator returned their pages to the kernel each time: 62 us a request instead of 29 us.
                 Step::Write if active.conn.holds_body() => return self.send_now(active, cx),
                 Step::Write if active.conn.is_fed() && active.conn.owner.budget_used >= CALL_BUDGET => {
                     self.post_next(active, cx)
@@ -392,14 +394,14 @@ impl EventLoop {
         }
     }
 
-    /// Waits for events, for at most `patience`.
-    pub(super) fn wait(&mut self, loops: &LoopGroup, cx: &Context, patience: Option<Duration>) {
+    /// Waits for events, for at most `timeout`.
+    pub(super) fn wait(&mut self, loops: &LoopGroup, cx: &Context, timeout: Option<Duration>) {
         self.free_panicked();
         loops.note_load(self.index, self.table.len());
         let until = self.wait_until();
-        // From now on: the turn may have been long.
+        // Counted from now: the cycle may have been long.
         let alarm = self.timers.first().map(|due| due.saturating_duration_since(Instant::now()));
-        let left = [until.map(|until| self.now.until(until)), alarm, patience].into_iter().flatten().min();
+        let left = [until.map(|until| self.now.until(until)), alarm, timeout].into_iter().flatten().min();
         let busy = left == Some(Duration::ZERO)
             || !self.posted_next.is_empty()
             || !self.to_flush.is_empty()
@@ -408,34 +410,34 @@ impl EventLoop {
         let sleeps =
             !busy && handle.inbox.prepare_park() && self.stage_is_known(cx) && !handle.close_idle_wanted();
         if sleeps {
-            loops.watch.set_idle(self.index);
+            loops.activity.set_idle(self.index);
         }
         self.polled = self.now;
         self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
             handle.inbox.unpark();
-            loops.watch.set_busy(self.index);
+            loops.activity.set_busy(self.index);
         }
         self.refresh(cx);
-        self.doors.next_turn(self.now);
+        self.acceptor.next_cycle(self.now);
         if handle.take_close_idle() {
             self.close_idle();
-            // Who asks may be held up by a handler as soon as there is room.
-            self.doors.note_all_ready();
+            // The loop that asked may be in a handler when a slot gets free.
+            self.acceptor.note_all_ready();
         }
         self.collect();
     }
 
-    /// When there is something to do without any event.
+    /// When the loop must go on without an event.
     fn wait_until(&self) -> Option<Tick> {
         let drain = self.draining.then(|| self.now.after(DRAIN_TICK));
-        [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
+        [self.wheel.next(), self.acceptor.retry(self.now), drain].into_iter().flatten().min()
     }
 
-    fn poll(&mut self, patience: Option<Duration>) {
-        let mut polled = self.poll.poll(&mut self.events, patience);
+    fn poll(&mut self, timeout: Option<Duration>) {
+        let mut polled = self.poll.poll(&mut self.events, timeout);
         if polled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
-            // The process may have been stopped, for longer than any deadline: what came meanwhile came in time.
+            // The process may have been stopped, for longer than any deadline. Bytes that came meanwhile are in time.
             polled = self.poll.poll(&mut self.events, Some(Duration::ZERO));
         }
         if let Err(error) = polled {
@@ -449,7 +451,8 @@ impl EventLoop {
     fn collect(&mut self) {
         self.batch.clear();
         self.cursor = 0;
-        // Once a cycle: other threads may send as fast as the loop reads. The last one is read first, so they are turned round.
+        // Once a cycle: other threads may send as fast as the loop reads. Messages are taken from the end, so they
+        // are reversed.
         if self.messages.is_empty() {
             self.receiver.take_all(&mut self.messages);
             self.messages.reverse();
@@ -458,8 +461,8 @@ impl EventLoop {
             match event.token().0 {
                 WAKER => {}
                 NESTED_POLLER => self.poller_ready = true,
-                door if (LISTENER_0..NESTED_POLLER).contains(&door) => {
-                    self.doors.note_ready(door - LISTENER_0)
+                token if (LISTENER_0..NESTED_POLLER).contains(&token) => {
+                    self.acceptor.note_ready(token - LISTENER_0)
                 }
                 _ => self
                     .batch

@@ -1,16 +1,16 @@
-//! The cell in which an event loop lies while its leader runs a handler. The thread that takes it out leads.
+//! Holds an event loop while its leader runs a handler. The thread that takes the loop out leads it.
 
 use super::sync::{AtomicCell, AtomicU64, Ordering};
 
 /// The cell of one loop. `T` is the loop.
 pub(super) struct HandoffCell<T> {
     cell: AtomicCell<Option<T>>,
-    /// Odd: laid down (and perhaps taken away since). Even: taken back. Every laying is another number, so the
-    /// watcher can tell a leader that gets on from one that is stuck, without a clock and without a lock.
+    /// Odd: the loop was released, and may have been retaken since. Even: the leader has reacquired it. Each release
+    /// has its own number, so the monitor can tell a leader that gets on from a stuck one without a clock or a lock.
     epoch: AtomicU64,
 }
 
-/// Says which laying it was: a thread takes back only what it has laid down itself.
+/// Identifies a release. A thread reacquires only what it has released itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
@@ -19,10 +19,10 @@ impl<T> HandoffCell<T> {
         HandoffCell { cell: AtomicCell::new(None), epoch: AtomicU64::new(0) }
     }
 
-    /// The leader lays its loop down and may do something that takes long.
+    /// Puts the loop into the cell. The leader may then do something that takes long.
     pub(super) fn release(&self, value: T) -> Ticket {
-        // Only who has the loop writes the counter: a plain addition will do. It is odd already when the loop was taken away
-        // from the last laying.
+        // Only the thread with the loop writes the counter, so a plain addition will do. The counter is odd already
+        // if the loop was retaken after the last release.
         let epoch = (self.epoch.load(Ordering::Relaxed) + 1) | 1;
         self.epoch.store(epoch, Ordering::Relaxed);
         let before = self.cell.swap(Some(value));
@@ -30,10 +30,10 @@ impl<T> HandoffCell<T> {
         Ticket(epoch)
     }
 
-    /// Takes back what `ticket` laid down; none if somebody else leads by now.
+    /// Takes back the loop that `ticket` stands for. `None`: another thread has it.
     ///
-    /// The number only spares a thread that comes back late from taking over again. When it comes back just
-    /// as the loop is taken away and laid down again, it may still win the swap, and leads.
+    /// The number only keeps a thread that returns late from taking the loop over again. If the thread returns just
+    /// as the loop is retaken and released again, it may still win the swap, and leads.
     pub(super) fn reacquire(&self, ticket: Ticket) -> Option<T> {
         if !self.is_mine(ticket) {
             return None;
@@ -50,12 +50,12 @@ impl<T> HandoffCell<T> {
         self.epoch.store(epoch + epoch % 2, Ordering::Relaxed);
     }
 
-    /// False when the loop was taken away, and that was said ([`HandoffCell::take_over`]).
+    /// False if the loop was retaken and the ticket was made void ([`HandoffCell::invalidate`]).
     pub(super) fn is_mine(&self, ticket: Ticket) -> bool {
         self.epoch.load(Ordering::Relaxed) == ticket.0
     }
 
-    /// The counter, for the watcher to compare with what it record before.
+    /// The counter, for the monitor to compare with its last value.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }

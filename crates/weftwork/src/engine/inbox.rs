@@ -2,9 +2,9 @@
 
 use super::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// What was brought to a loop and not yet taken in.
+/// Messages that were sent to a loop and not yet read.
 pub(super) struct Inbox<T> {
-    /// None: nobody will take them any more.
+    /// `None`: the loop has ended, and reads no more messages.
     messages: Mutex<Option<Vec<T>>>,
     /// The loop waits for the poller, or is about to: a thread that sends a message has to wake it.
     asleep: AtomicBool,
@@ -15,7 +15,7 @@ impl<T> Inbox<T> {
         Inbox { messages: Mutex::new(Some(Vec::new())), asleep: AtomicBool::new(false) }
     }
 
-    /// Brings a message. True: the caller has to wake the loop. It is dropped if the loop has ended.
+    /// Sends a message. True: the caller must wake the loop. If the loop has ended, the message is dropped.
     #[must_use]
     pub(super) fn push(&self, message: T) -> bool {
         let mut messages = lock(&self.messages);
@@ -25,16 +25,16 @@ impl<T> Inbox<T> {
         self.asleep.swap(false, Ordering::SeqCst)
     }
 
-    /// The loop ends: what was brought is dropped, and whatever comes from now on.
+    /// The loop ends: messages that were sent are dropped, and so are all later ones.
     pub(super) fn close(&self) {
         let messages = lock(&self.messages).take();
         drop(messages);
     }
 
-    /// True: nothing is there, and from now on `push` says when to wake. False: do not sleep, there is something.
+    /// True: there is no message, and from now on `push` says when to wake. False: there is a message, do not sleep.
     pub(super) fn prepare_park(&self) -> bool {
-        // A swap, which costs what a store does on x86, so that loom can show what `wake` promises: it knows of no one order of all SeqCst
-        // accesses.
+        // A swap, which costs as much as a store on x86, so that loom can check `wake`: loom has no single order of
+        // all SeqCst accesses.
         self.asleep.swap(true, Ordering::SeqCst);
         if lock(&self.messages).as_ref().is_none_or(Vec::is_empty) {
             return true;
@@ -43,19 +43,19 @@ impl<T> Inbox<T> {
         false
     }
 
-    /// The loop is up again, for whatever reason.
+    /// The loop is awake again, for whatever reason.
     pub(super) fn unpark(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// True: the loop slept and the caller has to wake it; nothing was brought. False: what was changed before (SeqCst) is seen by
-    /// a loop that looks at it behind [`Inbox::prepare_park`].
+    /// True: the loop slept, and the caller must wake it. False: a change made before (SeqCst) is seen by a loop that
+    /// checks after [`Inbox::prepare_park`].
     #[must_use]
     pub(super) fn wake(&self) -> bool {
         self.asleep.swap(false, Ordering::SeqCst)
     }
 
-    /// Takes everything, in the order it came. `into` is empty before.
+    /// Takes all messages, in the order of arrival. `into` must be empty.
     pub(super) fn take_all(&self, into: &mut Vec<T>) {
         if let Some(messages) = lock(&self.messages).as_mut() {
             std::mem::swap(messages, into);

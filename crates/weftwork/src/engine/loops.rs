@@ -16,14 +16,14 @@ use super::inbox::Inbox;
 use crate::conn::{Conn, Registered};
 use crate::message::WakeConn;
 
-/// What is brought to a loop.
+/// A message to a loop.
 #[derive(Debug)]
 pub(super) enum LoopMessage {
-    /// The connection that was out for a call stays out: its place is free.
+    /// The connection that was out for a call does not come back: its slot is free.
     Released(Token),
-    /// A connection to take care of.
+    /// A connection that the loop has to serve from now on.
     Adopt(Box<Conn>),
-    /// Somebody has brought the connection something to send.
+    /// Another thread has something for the connection to send.
     Wake(Token),
 }
 
@@ -33,23 +33,23 @@ pub(super) struct LoopHandle {
     waker: Waker,
     registry: Registry,
     load: AtomicUsize,
-    /// Connections that other loops have adopting it since it last said how many it has.
+    /// Connections that other loops have sent it since it last reported its load.
     adopting: AtomicUsize,
     close_idle_wanted: AtomicBool,
 }
 
-/// A loop that does not get on looks like the emptiest one: its handler may block. It is adopting so many, and no more before it
-/// has said again how many it has.
+/// Maximum number of connections that other loops send to a loop between two reports of its load. A loop whose
+/// handler blocks looks like the emptiest one.
 const ADOPTING_MAX: usize = 16;
 
 /// The loops of a server.
 pub(super) struct LoopGroup {
     handles: Arc<[CachePadded<LoopHandle>]>,
-    pub(super) watch: LoopActivity,
+    pub(super) activity: LoopActivity,
 }
 
-/// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
-/// would be open for as long as anybody looks at the server.
+/// The inbox of one loop, as the loop has it. When the loop ends, messages are dropped: a connection in the inbox
+/// would stay open as long as the server exists.
 pub(super) struct InboxReceiver {
     handles: Arc<[CachePadded<LoopHandle>]>,
     index: usize,
@@ -70,7 +70,7 @@ impl Drop for InboxReceiver {
     }
 }
 
-/// How the connections of one loop are reached by those who bring them something to send.
+/// Wakes connections of one loop, for threads that have something for them to send.
 struct LoopWaker {
     handles: Arc<[CachePadded<LoopHandle>]>,
     index: usize,
@@ -97,19 +97,22 @@ impl LoopGroup {
                 close_idle_wanted: AtomicBool::new(false),
             }))
         });
-        Ok(LoopGroup { handles: handles.collect::<io::Result<_>>()?, watch: LoopActivity::new(polls.len()) })
+        Ok(LoopGroup {
+            handles: handles.collect::<io::Result<_>>()?,
+            activity: LoopActivity::new(polls.len()),
+        })
     }
 
     pub(super) fn handle(&self, index: usize) -> &LoopHandle {
         &self.handles[index]
     }
 
-    /// A loop's own end of its inbox, for [`EventLoop::new`](super::event_loop::EventLoop::new).
+    /// The receiving end of a loop's inbox, for [`EventLoop::new`](super::event_loop::EventLoop::new).
     pub(super) fn receiver(&self, index: usize) -> InboxReceiver {
         InboxReceiver { handles: self.handles.clone(), index }
     }
 
-    /// The bell of a loop, for [`EventLoop::new`](super::event_loop::EventLoop::new).
+    /// What wakes connections of a loop, for [`EventLoop::new`](super::event_loop::EventLoop::new).
     pub(super) fn waker(&self, index: usize) -> Arc<dyn WakeConn> {
         Arc::new(LoopWaker { handles: self.handles.clone(), index })
     }
@@ -125,7 +128,7 @@ impl LoopGroup {
         }
     }
 
-    /// Somebody waits outside, and all places are taken: a loop looks for who might go, and whether there is room.
+    /// Asks a loop to close idle connections and to accept: the cap is reached, and a connection waits.
     pub(super) fn request_close_idle(&self, index: usize) {
         let handle = self.handle(index);
         handle.close_idle_wanted.store(true, Ordering::SeqCst);
@@ -134,7 +137,7 @@ impl LoopGroup {
         }
     }
 
-    /// Every loop looks around: something has changed for all of them.
+    /// Wakes every loop: something has changed for all of them.
     pub(super) fn wake_all(&self) {
         for handle in self.handles.iter() {
             if handle.inbox.wake() {
@@ -154,8 +157,8 @@ impl LoopGroup {
         handle.adopting.store(0, Ordering::Relaxed);
     }
 
-    /// The loop with the fewest connections, where this one has more than `most` beyond that: which loop an accept wakes is the
-    /// kernel's whim. One more is counted there.
+    /// The loop with the fewest connections, if this loop has more than `most` beyond that: the kernel chooses which
+    /// loop accepts. The caller's connection is counted there.
     pub(super) fn less_loaded(&self, index: usize, mine: usize, most: usize) -> Option<usize> {
         if self.len() == 1 || mine <= most {
             return None;
@@ -186,12 +189,13 @@ impl LoopGroup {
 }
 
 impl LoopHandle {
-    /// Whether room was asked for since the last time.
+    /// Whether another loop has asked for idle connections to be closed since the last call.
     pub(super) fn take_close_idle(&self) -> bool {
         self.close_idle_wanted() && self.close_idle_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// To be asked by a loop that is known to sleep: a loop that asks for room does so first, and then wakes this one.
+    /// To be called by a loop after it has announced that it sleeps: a loop that asks first sets the flag, and then
+    /// wakes this one.
     pub(super) fn close_idle_wanted(&self) -> bool {
         self.close_idle_wanted.load(Ordering::SeqCst)
     }
@@ -203,11 +207,11 @@ impl LoopHandle {
     }
 }
 
-/// Which loops are at work, for the watcher: it sleeps when none is.
+/// Which loops are busy, for the monitor: it sleeps when no loop is.
 pub(super) struct LoopActivity {
     busy: Vec<CachePadded<AtomicBool>>,
     asleep: AtomicBool,
-    watcher: OnceLock<Thread>,
+    monitor: OnceLock<Thread>,
 }
 
 impl LoopActivity {
@@ -215,26 +219,26 @@ impl LoopActivity {
         LoopActivity {
             busy: (0..loops).map(|_| CachePadded::new(AtomicBool::new(true))).collect(),
             asleep: AtomicBool::new(false),
-            watcher: OnceLock::new(),
+            monitor: OnceLock::new(),
         }
     }
 
-    /// The calling thread is the watcher.
+    /// Makes the calling thread the monitor.
     pub(super) fn attach(&self) {
-        let _ = self.watcher.set(std::thread::current());
+        let _ = self.monitor.set(std::thread::current());
     }
 
     pub(super) fn set_idle(&self, index: usize) {
         self.busy[index].store(false, Ordering::Release);
     }
 
-    /// The store must be seen before the load: a watcher that goes to sleep looks the other way round.
+    /// The store must be seen before the load: a monitor that goes to sleep does both in the other order.
     pub(super) fn set_busy(&self, index: usize) {
         self.busy[index].store(true, Ordering::SeqCst);
         self.wake_if_asleep();
     }
 
-    /// There is something to watch, which was stored before (SeqCst).
+    /// Wakes the monitor if it sleeps. What it is needed for was stored before (SeqCst).
     pub(super) fn wake_if_asleep(&self) {
         if self.asleep.load(Ordering::SeqCst) {
             self.wake();
@@ -247,14 +251,14 @@ impl LoopActivity {
 
     pub(super) fn wake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
-        if let Some(watcher) = self.watcher.get() {
-            watcher.unpark();
+        if let Some(monitor) = self.monitor.get() {
+            monitor.unpark();
         }
     }
 
-    /// The watcher sleeps until a loop is busy, or it `is_wanted` for something else. False: `patience` has passed.
-    pub(super) fn sleep_until_busy(&self, patience: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
-        let until = patience.map(|patience| Instant::now() + patience);
+    /// The monitor sleeps until a loop is busy, or `is_wanted`. False: `timeout` has passed.
+    pub(super) fn sleep_until_busy(&self, timeout: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
         self.asleep.store(true, Ordering::SeqCst);
         let any_busy = || (0..self.busy.len()).any(|index| self.is_busy(index));
         let mut woken = true;

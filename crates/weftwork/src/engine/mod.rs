@@ -1,4 +1,4 @@
-//! Floor 3: how connections meet threads. Rooms over one and the same connection; none of them parses a byte.
+//! Assigns connections to threads. The five engines share the connection core and parse no bytes themselves.
 
 mod acceptor;
 mod active_conn;
@@ -28,7 +28,6 @@ mod workers;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]
-#[cfg(test)]
 mod testing;
 
 use std::fmt;
@@ -47,7 +46,7 @@ use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::catch_log_panic;
 
-/// How connections meet threads. `WEFT_ENGINE` names one too; what code says wins.
+/// Assigns connections to threads. `WEFT_ENGINE` names an engine too, and an engine set in code takes precedence.
 ///
 /// ```
 /// use weftwork::Engine;
@@ -62,31 +61,30 @@ pub enum Engine {
         /// How many loops; none: as many as the machine runs threads at once.
         loops: Option<usize>,
     },
-    /// Event loops that stay: a handler that blocks stops its loop. For handlers that never do.
+    /// Event loops that stay on their threads. A handler that blocks stops its loop. For handlers that never block.
     Reactor {
         /// How many loops; none: as many as the machine runs threads at once.
         loops: Option<usize>,
     },
-    /// A thread for each connection, which reads, runs the handler and writes by blocking. For few, long, busy
-    /// connections.
+    /// A thread for each connection. The thread reads, runs the handler and writes with blocking calls. For few,
+    /// long, busy connections.
     Workers {
-        /// How many threads accept, each at listeners of its own; none: as many as the machine runs threads at
-        /// once.
+        /// Number of threads that accept, each with its own listeners. `None`: the number of threads that the machine
+        /// runs at once.
         listeners: Option<usize>,
     },
-    /// Threads that wait together for new connections and for the next request of kept ones; slow and quiet connections go
-    /// to an event loop. For many short connections whose handlers block.
+    /// Threads that share the wait for the next request of kept connections. An event loop accepts connections, and
+    /// holds the slow and idle ones. For many short connections whose handlers block.
     Pool {
-        /// How many threads stay at the door when there is nothing to do; none:
-        /// [`standby_kept`](crate::Settings::standby_kept).
+        /// Number of threads that stay when there is nothing to do. `None`:
         standby: Option<usize>,
     },
-    /// Event loops that run each request on a fiber: one that waits by the library's means costs its stack
-    /// and no thread, one that blocks its thread stops its loop. For very many handlers that wait. With the
-    /// feature `fibers`, which is on by default.
+    /// Event loops that run each request on a fiber. A handler that waits through the library costs a stack and no
+    /// thread. A handler that blocks its thread stops its loop. For very many handlers that wait. Needs the feature
+    /// `fibers`, which is on by default.
     #[cfg(feature = "fibers")]
     Fibers {
-        /// How many threads, each with its loop; none: as many as the machine runs at once.
+        /// Number of threads, each with its loop. `None`: the number of threads that the machine runs at once.
         threads: Option<usize>,
     },
 }
@@ -101,14 +99,14 @@ impl Engine {
     /// The engine that `WEFT_ENGINE` names, if it is set and not empty.
     ///
     /// # Errors
-    /// It names none, with the choices.
+    /// If the variable names no engine. The error lists the engines.
     pub fn from_env() -> Result<Option<Engine>, Error> {
         let named = std::env::var_os("WEFT_ENGINE").filter(|name| !name.is_empty());
         let parsed = named.map(|name| name.to_string_lossy().parse::<Engine>()).transpose();
         parsed.map_err(|error| Error::usage(format!("WEFT_ENGINE: {error}")))
     }
 
-    /// How many event loops it runs on this machine; 0: it runs on threads alone.
+    /// Number of event loops on this machine. 0: the engine runs on threads alone.
     pub fn loops(self) -> usize {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => loops.unwrap_or_else(parallelism),
@@ -140,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What the number behind the name is called, and the number.
+    /// Name of the engine's parameter, and its value.
     fn parameter(self) -> (&'static str, Option<usize>) {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => ("loops", loops),
@@ -215,21 +213,22 @@ impl fmt::Display for Engine {
 
 /// A started engine, as the server sees it.
 pub(crate) trait EngineHandle: Send + Sync {
-    /// Somebody has been let in by the kernel, and waits to be accepted. To be asked before the doors are closed.
+    /// A connection that the kernel has established waits to be accepted. To be called before the listeners are
+    /// closed.
     fn has_pending(&self) -> bool;
-    /// The server's stage has changed: every thread that waits looks.
+    /// Tells every waiting thread that the server's stage has changed.
     fn wake(&self);
-    /// Waits for every thread to end, for at most `patience`; how many have not.
-    fn join(&self, patience: Duration) -> usize;
+    /// Waits for every thread to end, for at most `timeout`. Returns how many have not ended.
+    fn join(&self, timeout: Duration) -> usize;
     /// Returns how many threads serve requests now. `threads_max` bounds them, except for one a loop and one besides.
     fn threads(&self) -> usize;
-    /// Its own counters that have to be 0 when every thread has ended, with their names.
+    /// Counters of the engine that must be 0 when every thread has ended, with their names.
     fn leaks(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 }
 
-/// A panic outside of a handler was caught: what it came upon is lost, all else goes on.
+/// Logs a panic outside of a handler. The connection that was being served is lost, and everything else goes on.
 #[cold]
 fn log_caught_panic() {
     // It may have been the log that panicked.
@@ -240,11 +239,11 @@ fn log_caught_panic() {
     });
 }
 
-/// Waits until all threads have ended, for at most `patience`; how many have not.
-pub(crate) fn join_within(mut threads: Vec<JoinHandle<()>>, patience: Duration) -> usize {
-    let until = Instant::now() + patience;
+/// Waits until all threads have ended, for at most `timeout`. Returns how many have not ended.
+pub(crate) fn join_within(mut threads: Vec<JoinHandle<()>>, timeout: Duration) -> usize {
+    let until = Instant::now() + timeout;
     while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-        // A thread cannot be joined with a deadline; they end within moments, unless a handler is stuck.
+        // A thread cannot be joined with a deadline. Threads end within moments, unless a handler is stuck.
         std::thread::sleep(Duration::from_micros(200));
     }
     threads.retain(|thread| !thread.is_finished());

@@ -1,8 +1,8 @@
 //! The engine `reactor`: event loops that stay with their threads.
 //!
-//! A handler that blocks stops its loop and all connections of it; so does a streamed body whose client is
-//! slow. For handlers that never do, this spares the two swaps and the watcher. Only connections that another
-//! protocol takes over leave their loops: each has a thread of its own.
+//! A handler that blocks stops its loop and all its connections. So does a streamed body whose client is slow. If
+//! handlers never block, this engine saves the two swaps and the monitor of `adaptive`. Only upgraded connections
+//! leave their loops: each has its own thread.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ struct Reactor {
     loops: LoopGroup,
     threads: Mutex<Vec<JoinHandle<()>>>,
     listeners: Listeners,
-    /// For connections that another protocol takes over.
+    /// For upgraded connections.
     upgrade_pool: ThreadPool<Box<Conn>, NoEvents>,
     upgrade_threads: Threads,
 }
@@ -48,7 +48,7 @@ pub(super) fn start(
     let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
     let reactor = Reactor::new(&polls, cx, handler, &listeners)?;
     let now = reactor.cx.clock.now();
-    // All of them before the first runs, which nobody would end if another could not be made.
+    // All loops are created before the first thread starts: if one fails, no thread has to be ended.
     let loops = polls
         .into_iter()
         .enumerate()
@@ -69,7 +69,7 @@ pub(super) fn start(
 }
 
 impl Reactor {
-    /// The engine before anybody works there.
+    /// The engine before its first thread.
     fn new(
         polls: &[Poll],
         cx: Arc<Context>,
@@ -95,7 +95,7 @@ impl Reactor {
         }))
     }
 
-    /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+    /// A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
     fn run(self: &Arc<Reactor>, mut lp: EventLoop) {
         while catch_unwind(AssertUnwindSafe(|| self.lead(&mut lp))).is_err() {
             log_caught_panic();
@@ -105,7 +105,7 @@ impl Reactor {
     fn lead(self: &Arc<Reactor>, lp: &mut EventLoop) {
         let (mut dates, slot) = (DateCache::new(lp.now()), self.cx.watchdog.call_slot());
         let wait = ThreadWait::new(&self.cx);
-        // The loop's time is that of its last look at the poller; calls since then have taken theirs.
+        // The loop's time is from its last wait. Calls since then have taken time.
         let mut now = lp.now();
         loop {
             let mut called = match lp.run_until_call(&self.loops, &self.cx) {
@@ -169,10 +169,10 @@ impl EngineHandle for Reactor {
         }
     }
 
-    fn join(&self, patience: Duration) -> usize {
+    fn join(&self, timeout: Duration) -> usize {
         let mut threads = std::mem::take(&mut *self.lock());
         threads.extend(self.upgrade_threads.take());
-        super::join_within(threads, patience)
+        super::join_within(threads, timeout)
     }
 
     fn threads(&self) -> usize {
@@ -189,18 +189,18 @@ mod tests {
     use crate::engine::testing::client::connect;
     use crate::transport::address::Address;
 
-    /// A reactor in which nobody works.
+    /// A reactor without threads.
     fn empty() -> (Arc<Reactor>, SocketAddr) {
-        let (_burst, site) = Burst::at_the_door(0);
+        let (_burst, site) = Burst::pending(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
         let listeners = Arc::new(vec![site.listener]);
         (Reactor::new(&[Poll::new().unwrap()], site.cx, site.handler, &listeners).unwrap(), address)
     }
 
-    fn accept(room: &Reactor) -> Box<Conn> {
+    fn accept(engine: &Reactor) -> Box<Conn> {
         let mut conn = None;
         eventually("somebody is at the door", || {
-            conn = room.listeners.accept(room.cx.clock.now(), &room.cx);
+            conn = engine.listeners.accept(engine.cx.clock.now(), &engine.cx);
             conn.is_some()
         });
         conn.unwrap()
@@ -208,38 +208,38 @@ mod tests {
 
     #[test]
     fn an_upgraded_connection_gets_a_thread_beside_those_that_last() {
-        let (room, address) = empty();
+        let (engine, address) = empty();
         let _client = connect(address);
-        assert!(room.upgrade_pool.count_busy(), "this thread is busy, and stays so");
-        room.run_upgraded(accept(&room));
-        eventually("it has had its thread", || room.cx.stats().connections == 0);
-        assert_eq!((room.upgrade_pool.stats().queued, room.cx.stats().shed), (0, 0));
-        room.upgrade_pool.close();
-        assert_eq!(room.upgrade_threads.join(burst::PATIENCE), 0);
+        assert!(engine.upgrade_pool.count_busy(), "this thread is busy, and stays so");
+        engine.run_upgraded(accept(&engine));
+        eventually("it has had its thread", || engine.cx.stats().connections == 0);
+        assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, 0));
+        engine.upgrade_pool.close();
+        assert_eq!(engine.upgrade_threads.join(burst::TIMEOUT), 0);
     }
 
     #[test]
     fn an_upgraded_connection_waits_for_a_thread_that_is_there_if_the_system_refuses_another() {
-        let (room, address) = empty();
+        let (engine, address) = empty();
         let _client = connect(address);
-        assert!(room.upgrade_pool.count_busy());
-        room.upgrade_threads.give_at_most(1);
-        room.run_upgraded(accept(&room));
-        assert_eq!((room.upgrade_pool.stats().threads, room.upgrade_pool.stats().queued), (1, 1));
-        room.upgrade_pool.note_done();
-        assert!(room.upgrade_pool.next(false, &|| ()).is_some(), "the thread comes back, and takes it");
-        assert_eq!(room.cx.stats().shed, 0);
+        assert!(engine.upgrade_pool.count_busy());
+        engine.upgrade_threads.give_at_most(1);
+        engine.run_upgraded(accept(&engine));
+        assert_eq!((engine.upgrade_pool.stats().threads, engine.upgrade_pool.stats().queued), (1, 1));
+        engine.upgrade_pool.note_done();
+        assert!(engine.upgrade_pool.next(false, &|| ()).is_some(), "the thread comes back, and takes it");
+        assert_eq!(engine.cx.stats().shed, 0);
     }
 
     #[test]
     fn upgraded_connections_end_if_the_system_gives_no_thread() {
-        let (room, address) = empty();
+        let (engine, address) = empty();
         let _clients = [(); 2].map(|()| connect(address));
-        room.upgrade_threads.give_at_most(0);
+        engine.upgrade_threads.give_at_most(0);
         for shed in 1..=2 {
-            room.run_upgraded(accept(&room));
-            assert_eq!((room.upgrade_pool.stats().queued, room.cx.stats().shed), (0, shed));
+            engine.run_upgraded(accept(&engine));
+            assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, shed));
         }
-        assert_eq!((room.cx.stats().connections, room.threads()), (0, 0));
+        assert_eq!((engine.cx.stats().connections, engine.threads()), (0, 0));
     }
 }

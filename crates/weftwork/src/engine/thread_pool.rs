@@ -168,7 +168,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// Gives a job to the pool, or back if the queue is full. `spawn` starts a thread that is counted already.
     pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
         let mut state = lock(&self.state);
-        if state.closed || !self.has_room_in(&state) {
+        if state.closed || !self.has_space_in(&state) {
             return Err(job);
         }
         state.queue.push_back(job);
@@ -304,10 +304,10 @@ impl<J, S: EventSource> ThreadPool<J, S> {
 
     /// Another job would find a thread, or a place in the queue.
     pub(super) fn has_output_space(&self) -> bool {
-        self.has_room_in(&lock(&self.state))
+        self.has_space_in(&lock(&self.state))
     }
 
-    fn has_room_in(&self, state: &State<J>) -> bool {
+    fn has_space_in(&self, state: &State<J>) -> bool {
         state.queue.len() < self.free(state) + self.limits.queue_max
     }
 

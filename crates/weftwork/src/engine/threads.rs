@@ -12,8 +12,8 @@ use crate::transport::context::Context;
 use crate::transport::counters::Counters;
 use crate::transport::log_limit::catch_log_panic;
 
-/// For a line of the log.
-pub(super) const WHAT_LIMITS_THREADS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
+/// Text for log lines.
+pub(super) const THREAD_LIMITS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
     TasksMax), RLIMIT_NPROC (ulimit -u), memory";
 
 /// Handles of the threads that may still run.
@@ -32,8 +32,9 @@ impl Threads {
         threads.push(thread);
     }
 
-    /// To be called by each thread that is about to end: the stack of one that has ended is there until its handle is dropped.
-    pub(super) fn sweep(&self) {
+    /// Drops the handles of threads that have ended. Called by each thread before it ends: a stack is kept until its
+    /// handle is dropped.
+    pub(super) fn reap(&self) {
         drop_ended(&mut self.lock());
     }
 
@@ -41,12 +42,12 @@ impl Threads {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for every thread to end, for at most `patience`; how many have not.
-    pub(super) fn join(&self, patience: Duration) -> usize {
-        let until = Instant::now() + patience;
+    /// Waits for every thread to end, for at most `timeout`. Returns how many have not ended.
+    pub(super) fn join(&self, timeout: Duration) -> usize {
+        let until = Instant::now() + timeout;
         let mut left = 0;
         loop {
-            // Some of them start others: what was started while they were taken comes with the next.
+            // Threads start other threads. Those that were started meanwhile are joined in the next round.
             let threads = self.take();
             if threads.is_empty() {
                 return left;
@@ -128,7 +129,7 @@ struct LeavePool<'a, J, S: EventSource> {
 
 impl<J, S: EventSource> Drop for LeavePool<'_, J, S> {
     fn drop(&mut self) {
-        self.threads.sweep();
+        self.threads.reap();
         if self.is_counted {
             self.pool.leave();
         }
@@ -142,7 +143,7 @@ fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
 pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
-         next try comes after {SPAWN_BACKOFF:?}. {WHAT_LIMITS_THREADS}"
+         next try comes after {SPAWN_BACKOFF:?}. {THREAD_LIMITS}"
     );
 }
 
@@ -151,7 +152,7 @@ pub(super) fn shed_upgrade(cx: &Context) {
     Counters::count(&cx.counters.shed);
     let knobs = cx.settings.show(&["threads_max", "queue_max"]);
     cx.warn_resources(format_args!(
-        "an upgraded connection was ended, there is no thread for it ({knobs}). {WHAT_LIMITS_THREADS}"
+        "an upgraded connection was ended, there is no thread for it ({knobs}). {THREAD_LIMITS}"
     ));
 }
 
@@ -165,7 +166,7 @@ mod tests {
         let threads = Threads::default();
         (0..20).for_each(|_| threads.keep(std::thread::spawn(|| ())));
         eventually("they have ended", || {
-            threads.sweep();
+            threads.reap();
             threads.lock().is_empty()
         });
     }

@@ -139,35 +139,35 @@ impl Workers {
         }
     }
 
-    fn accept_all(self: &Arc<Workers>, acceptor: usize) {
-        let listeners = self.listeners[acceptor].get();
-        let mut doors = self.listeners[acceptor].acceptor();
-        doors.note_all_ready();
+    fn accept_all(self: &Arc<Workers>, index: usize) {
+        let listeners = self.listeners[index].get();
+        let mut acceptor = self.listeners[index].acceptor();
+        acceptor.note_all_ready();
         while self.cx.stage() == Stage::Running {
             let now = self.cx.clock.now();
-            doors.next_turn(now);
+            acceptor.next_cycle(now);
             // The system may have refused a thread before.
             if self.pool.has_queue() {
                 self.pool.request_thread(&|| self.spawn());
             }
             while self.pool.has_output_space() {
-                let Some(conn) = doors.accept(now, &self.cx) else { break };
+                let Some(conn) = acceptor.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.pool.has_thread() {
                     conn.send_and_close(now);
                 } else {
-                    self.submit(Job { conn, acceptor }, now);
+                    self.submit(Job { conn, acceptor: index }, now);
                 }
             }
             let is_kept_out = !self.pool.has_output_space() && listeners.iter().any(is_pending);
-            self.close_idle_wanted.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
-            self.wait_at(&listeners, &mut doors, now);
+            self.close_idle_wanted.store(acceptor.take_at_limit() || is_kept_out, Ordering::Relaxed);
+            self.wait_at(&listeners, &mut acceptor, now);
         }
     }
 
-    fn wait_at(&self, listeners: &[Listener], doors: &mut Acceptor, now: Tick) {
+    fn wait_at(&self, listeners: &[Listener], acceptor: &mut Acceptor, now: Tick) {
         let stop = self.cx.stage_fd(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        let timeout = match doors.retry(now) {
+        let timeout = match acceptor.retry(now) {
             Some(_) if !self.pool.has_output_space() => FULL_PAUSE,
             Some(until) => now.until(until),
             None => {
@@ -179,7 +179,7 @@ impl Workers {
         let _ = poll(&mut fds, Timespec::try_from(timeout).ok().as_ref());
         for (listener, fd) in fds.iter().skip(1).enumerate() {
             if !fd.revents().is_empty() {
-                doors.note_ready(listener);
+                acceptor.note_ready(listener);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
-/// A listener, and how to come to it.
+/// A listener, and how to connect to it.
 fn door() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
     let any = ([127, 0, 0, 1], 0).into();
     let listener = Listener::bind(&Address::Tcp(any), false, &[]).unwrap();
@@ -22,7 +22,7 @@ fn context() -> Context {
     Context::new(Settings::default().connections_max(10).accepted_max(10)).unwrap()
 }
 
-/// Somebody stands at the door.
+/// Waits until a connection is pending.
 fn wait_for_one(listeners: &[Listener]) {
     poll(&mut [PollFd::new(&listeners[0], PollFlags::IN)], None).unwrap();
 }
@@ -33,62 +33,63 @@ fn is_told(poll: &mut Poll) -> bool {
     !events.is_empty()
 }
 
-/// A socket that was given is not shut, and others may listen at it: who comes now is theirs, and the news of it too.
+/// A socket that was passed in is not shut, and other processes may listen at it: later connections are theirs.
 #[test]
 fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
     let (listeners, come) = door();
     let (cx, now) = (context(), Tick(0));
     let mut poll = Poll::new().unwrap();
-    let mut doors = Acceptor::new(listeners.clone());
-    doors.register(poll.registry()).unwrap();
+    let mut acceptor = Acceptor::new(listeners.clone());
+    acceptor.register(poll.registry()).unwrap();
     let _first = come();
     wait_for_one(&listeners);
     assert!(is_told(&mut poll));
-    doors.note_ready(0);
-    assert_eq!(doors.retry(now), Some(now));
-    assert!(doors.accept(now, &cx).is_some());
+    acceptor.note_ready(0);
+    assert_eq!(acceptor.retry(now), Some(now));
+    assert!(acceptor.accept(now, &cx).is_some());
 
-    doors.close(poll.registry());
-    assert_eq!(doors.retry(now), None, "or its loop would never rest");
+    acceptor.close(poll.registry());
+    assert_eq!(acceptor.retry(now), None, "or its loop would never rest");
     let _second = come();
     wait_for_one(&listeners);
     assert!(!is_told(&mut poll));
-    doors.note_ready(0);
-    assert!(doors.accept(now, &cx).is_none());
+    acceptor.note_ready(0);
+    assert!(acceptor.accept(now, &cx).is_none());
     assert_eq!(Arc::strong_count(&listeners), 1, "it is closed when nobody else holds it");
 }
 
-/// Who is let in last leaves nobody behind: the loop rests until somebody comes, and only then asks others to go.
+/// After the last connection under the cap, the loop sleeps until another one comes, and only then asks for idle ones
+/// to be closed.
 #[test]
 fn a_full_server_rests_while_nobody_waits() {
     let (listeners, come) = door();
     let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
-    let mut doors = Acceptor::new(listeners.clone());
+    let mut acceptor = Acceptor::new(listeners.clone());
     let _first = come();
     wait_for_one(&listeners);
-    doors.note_ready(0);
-    let first = doors.accept(now, &cx).unwrap();
-    assert!(doors.accept(now, &cx).is_none());
-    assert_eq!((doors.retry(now), doors.wants_room()), (None, false));
+    acceptor.note_ready(0);
+    let first = acceptor.accept(now, &cx).unwrap();
+    assert!(acceptor.accept(now, &cx).is_none());
+    assert_eq!((acceptor.retry(now), acceptor.take_at_limit()), (None, false));
 
     let _second = come();
     wait_for_one(&listeners);
-    doors.note_ready(0);
-    assert!(doors.accept(now, &cx).is_none());
-    assert_eq!((doors.retry(now), doors.wants_room()), (Some(now.after(FULL_BACK_OFF)), true));
-    assert!(!doors.wants_room());
+    acceptor.note_ready(0);
+    assert!(acceptor.accept(now, &cx).is_none());
+    assert_eq!((acceptor.retry(now), acceptor.take_at_limit()), (Some(now.after(FULL_BACK_OFF)), true));
+    assert!(!acceptor.take_at_limit());
 
     drop(first);
-    doors.next_turn(now.after(FULL_BACK_OFF));
-    assert!(doors.accept(now, &cx).is_some());
+    acceptor.next_cycle(now.after(FULL_BACK_OFF));
+    assert!(acceptor.accept(now, &cx).is_some());
 }
 
-/// The last place may be for somebody who looks as well, so it is no reason to ask anybody to go.
+/// Another accepting thread may take the last slot, so it is no reason to close idle connections.
 #[test]
 fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
     let (listeners, come) = door();
     let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
-    let (other, _) = AcceptGuard::come(&cx.counters);
+    let (other, _) = AcceptGuard::new(&cx.counters);
     assert!(matches!(accept(&listeners[0], now, &cx), Accepted::WouldBlock));
     let _client = come();
     wait_for_one(&listeners);
@@ -100,7 +101,7 @@ fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
     assert!(matches!(accept(&listeners[0], now, &cx), Accepted::AtLimit(_)));
 }
 
-/// The next shortage is another one, with a time of its own.
+/// The next shortage has a time of its own.
 #[test]
 fn who_comes_in_ends_a_shortage() {
     let (listeners, come) = door();
@@ -113,7 +114,7 @@ fn who_comes_in_ends_a_shortage() {
     assert_eq!(cx.reserve_fd.note_shortage(Tick(40)), None);
 }
 
-/// Somebody always waits at the first of them: who waits at the second is next all the same.
+/// A connection always waits at the first listener, and the second is tried next all the same.
 fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<Conn>>; 2]) {
     let [(first, come), (second, come_to_second)] = [door(), door()];
     let listeners: Vec<_> = [first, second].map(|one| Arc::into_inner(one).unwrap().remove(0)).into();
@@ -129,21 +130,21 @@ fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<C
 #[test]
 fn listeners_have_their_turns() {
     have_their_turns(|listening, cx| {
-        let mut doors = listening.acceptor();
-        doors.note_all_ready();
-        [(); 2].map(|()| doors.accept(Tick(0), cx))
+        let mut acceptor = listening.acceptor();
+        acceptor.note_all_ready();
+        [(); 2].map(|()| acceptor.accept(Tick(0), cx))
     });
 }
 
-/// Whoever comes to them, and for however few.
+/// Also if each acceptor takes only one connection.
 #[test]
 fn listeners_have_their_turns_with_those_who_take_one_in() {
     have_their_turns(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));
     have_their_turns(|listening, cx| {
         [(); 2].map(|()| {
-            let mut doors = listening.acceptor();
-            doors.note_all_ready();
-            doors.accept(Tick(0), cx)
+            let mut acceptor = listening.acceptor();
+            acceptor.note_all_ready();
+            acceptor.accept(Tick(0), cx)
         })
     });
 }

@@ -26,7 +26,7 @@ const TIME_SLICE: Duration = Duration::from_millis(100);
 enum Outcome {
     ToLoop,
     /// It waits in the shared poller, from now on.
-    ToSet(Tick),
+    ToPoller(Tick),
     Closed,
     /// It is closed, and its last call blocked.
     ClosedAfterBlocking,
@@ -69,7 +69,7 @@ impl Shared {
                 self.loops.send(home as usize, LoopMessage::Adopt(conn));
                 None
             }
-            Outcome::ToSet(now) => {
+            Outcome::ToPoller(now) => {
                 conn.release_buffers(&mut worker.pool);
                 let came_back = poller.put_back(conn, now)?;
                 Some((came_back, Some(true)))
@@ -169,7 +169,7 @@ impl Shared {
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Outcome::ToLoop,
                 // After a request that arrived in pieces, the next one is waited for here if another thread is free.
-                Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_set(conn, now),
+                Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_poller(conn, now),
                 Step::Read => {
                     let read = conn.fill_timeout(KEEPALIVE_WAIT, now, &mut worker.pool);
                     at = Instant::now();
@@ -190,12 +190,12 @@ impl Shared {
     }
 
     /// Its next request is waited for in the shared poller, if there is a slot.
-    fn add_to_set(&self, conn: &mut Conn, now: Tick) -> Outcome {
+    fn add_to_poller(&self, conn: &mut Conn, now: Tick) -> Outcome {
         let Some(is_first) = self.pool.source.add(conn) else { return Outcome::ToLoop };
         if is_first {
-            self.loops.watch.wake_if_asleep();
+            self.loops.activity.wake_if_asleep();
         }
-        Outcome::ToSet(now)
+        Outcome::ToPoller(now)
     }
 
     /// Others need this thread more than a connection that has used its time slice, and a loop without a thread more than any.

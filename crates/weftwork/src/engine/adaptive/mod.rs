@@ -65,7 +65,7 @@ use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// The same in `pool`.
+/// As [`KEEP_ALIVE`], for `pool`.
 const POOL_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// Which of the two engines this is.
@@ -73,7 +73,7 @@ const POOL_KEEP_ALIVE: Duration = Duration::from_secs(1);
 pub(super) enum Mode {
     /// Quick handlers are called by the loop.
     Adaptive { loops: usize },
-    /// Every handler is called by a pool thread. So many of them wait for work at all times.
+    /// Every handler is called by a pool thread. `standby` of them wait for work at all times.
     Pool { standby: usize },
 }
 
@@ -215,13 +215,14 @@ impl Shared {
         self.threads.start(&self.pool, move || shared.work())
     }
 
-    /// The same for the pool. If the system refuses the thread, the log says so, and a thread that is there comes for the work.
+    /// Starts a thread for the pool. If the system refuses the thread, the log says so, and an existing thread takes
+    /// the work.
     fn spawn(self: &Arc<Shared>) {
         let _ = self.start_thread();
     }
 
-    /// Something waits for a thread: once a second the log says so, if `threads_max` is the reason. From outside it looks like
-    /// a server that hangs, and upgraded connections, which are no requests in progress, may hold the threads.
+    /// Logs once a second that work waits for a thread, if `threads_max` is the reason. From outside the server seems
+    /// to hang, and upgraded connections, which are no requests in progress, may hold the threads.
     #[cold]
     fn warn_exhausted(&self, now: Tick) {
         if !self.pool.is_at_limit() || self.starved.take(now).is_none() {
@@ -292,7 +293,7 @@ impl Shared {
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
             Ok(()) if is_late => {
                 Counters::count(&self.cx.counters.queued);
-                self.loops.watch.wake_if_asleep();
+                self.loops.activity.wake_if_asleep();
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -348,7 +349,7 @@ impl EngineHandle for Adaptive {
     fn wake(&self) {
         self.0.listeners.shut();
         self.0.loops.wake_all();
-        self.0.loops.watch.wake();
+        self.0.loops.activity.wake();
         if self.0.cx.stage() == Stage::Closing {
             self.0.pool.close();
         }

@@ -88,7 +88,7 @@ impl Shared {
     }
 
     fn run_sysmon(self: &Arc<Shared>) {
-        self.loops.watch.attach();
+        self.loops.activity.attach();
         // A panic is a bug of ours, or of the log.
         while catch_unwind(AssertUnwindSafe(|| self.monitor())).is_err() {
             log_caught_panic();
@@ -114,7 +114,7 @@ impl Shared {
         let (mut moved, mut found) = (false, false);
         for (index, seen) in looks.cells.iter_mut().enumerate() {
             let epoch = self.cells[index].epoch();
-            moved |= epoch != seen.epoch || self.loops.watch.is_busy(index);
+            moved |= epoch != seen.epoch || self.loops.activity.is_busy(index);
             seen.lent = if epoch % 2 == 1 { seen.lent + 1 } else { 0 };
             if is_stuck(seen.epoch, epoch) || seen.lent >= LENT_LOOKS {
                 found |= self.retake(index);
@@ -137,7 +137,7 @@ impl Shared {
                 || self.pool.has_queue()
                 || timeout.is_none() && self.pool.source.len() > 0
         };
-        self.loops.watch.sleep_until_busy(timeout, is_wanted)
+        self.loops.activity.sleep_until_busy(timeout, is_wanted)
     }
 
     /// Has a thread started for requests that wait, and evicts idle connections. True: requests wait.
@@ -158,8 +158,8 @@ impl Shared {
         is_short
     }
 
-    /// Loops that are lent now would stay so until their handlers return, with their connections. So would those whose
-    /// leaders have not heard yet that the server stops, and call one more handler.
+    /// Retakes loops whose handlers do not return, for a short time after the stop. Otherwise their connections would
+    /// stay open. A leader that has not seen the stop yet may also call one more handler.
     fn last_looks(self: &Arc<Shared>) {
         let until = Instant::now() + LAST_LOOKS;
         loop {

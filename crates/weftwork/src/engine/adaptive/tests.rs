@@ -20,32 +20,32 @@ use crate::settings::Settings;
 use crate::transport::address::Address;
 
 /// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An engine with one loop, and its insides.
-struct House {
+/// An engine with one loop, and its shared state.
+struct TestEngine {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
 
-impl House {
-    fn open(handler: impl Handler, prepare: impl FnOnce(&Shared)) -> House {
-        let (house, loops) = House::empty(handler);
-        prepare(&house.shared);
-        house.shared.open(loops).unwrap();
-        house
+impl TestEngine {
+    fn open(handler: impl Handler, prepare: impl FnOnce(&Shared)) -> TestEngine {
+        let (engine, loops) = TestEngine::empty(handler);
+        prepare(&engine.shared);
+        engine.shared.open(loops).unwrap();
+        engine
     }
 
-    /// Nobody works there.
-    fn empty(handler: impl Handler) -> (House, Vec<EventLoop>) {
-        House::empty_with(handler, Settings::default())
+    /// Has no threads.
+    fn empty(handler: impl Handler) -> (TestEngine, Vec<EventLoop>) {
+        TestEngine::empty_with(handler, Settings::default())
     }
 
-    fn empty_with(handler: impl Handler, settings: Settings) -> (House, Vec<EventLoop>) {
-        House::empty_of(1, handler, settings)
+    fn empty_with(handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
+        TestEngine::empty_of(1, handler, settings)
     }
 
-    fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (House, Vec<EventLoop>) {
+    fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
@@ -54,10 +54,10 @@ impl House {
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
         let (shared, loops) =
             Shared::new(Mode::Adaptive { loops }, cx, handler, Arc::new(vec![listener])).unwrap();
-        (House { shared, address }, loops)
+        (TestEngine { shared, address }, loops)
     }
 
-    /// The next who waits at the door.
+    /// The next connection that waits to be accepted.
     fn accept(&self) -> Box<Conn> {
         let mut next = None;
         eventually("somebody waits at the door", || {
@@ -85,7 +85,7 @@ impl House {
         stream
     }
 
-    /// What was brought to the loop since the last time.
+    /// Messages that were sent to the loop since the last call.
     fn messages(&self) -> Vec<LoopMessage> {
         let mut messages = Vec::new();
         self.shared.loops.handle(0).inbox.take_all(&mut messages);
@@ -117,11 +117,11 @@ impl House {
     }
 
     fn close(self) {
-        let room = Adaptive(self.shared);
-        room.0.cx.enter(Stage::Closing);
-        room.wake();
-        assert_eq!(room.join(PATIENCE), 0);
-        assert_eq!(room.0.cx.stats().connections, 0);
+        let handle = Adaptive(self.shared);
+        handle.0.cx.enter(Stage::Closing);
+        handle.wake();
+        assert_eq!(handle.join(TIMEOUT), 0);
+        assert_eq!(handle.0.cx.stats().connections, 0);
     }
 }
 
@@ -171,40 +171,40 @@ fn gated(gate: &Arc<RwLock<()>>) -> impl Handler {
 #[test]
 fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(gated(&gate), |shared| shared.threads.give_at_most(6));
+    let engine = TestEngine::open(gated(&gate), |shared| shared.threads.give_at_most(6));
     // By then it is known to be.
-    (0..4).for_each(|_| house.is_quick());
+    (0..4).for_each(|_| engine.is_quick());
     for _ in 0..2 {
         let held = gate.write().unwrap();
-        let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
-        eventually("all others wait", || house.shared.pool.stats().queued == 35);
-        house.is_quick();
+        let blocked: Vec<_> = (0..40).map(|_| engine.ask("/gate")).collect();
+        eventually("all others wait", || engine.shared.pool.stats().queued == 35);
+        engine.is_quick();
         // Past the time for which the system is not asked again.
         std::thread::sleep(crate::engine::thread_pool::SPAWN_BACKOFF);
-        house.is_quick();
+        engine.is_quick();
         drop(held);
         blocked.into_iter().for_each(is_answered);
     }
-    assert_eq!(house.stats().shed, 0);
-    house.close();
+    assert_eq!(engine.stats().shed, 0);
+    engine.close();
 }
 
-/// The watcher looks less often then.
+/// The monitor looks less often then.
 #[test]
 fn who_blocks_after_a_long_calm_loses_the_loop() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(gated(&gate), |_| ());
+    let engine = TestEngine::open(gated(&gate), |_| ());
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(300) {
-        is_answered(house.ask("/"));
+        is_answered(engine.ask("/"));
     }
     let held = gate.write().unwrap();
-    let blocked = house.ask("/gate");
-    house.is_quick();
+    let blocked = engine.ask("/gate");
+    engine.is_quick();
     drop(held);
     is_answered(blocked);
-    assert!(house.stats().loops_retaken > 0, "nobody took the loop from it");
-    house.close();
+    assert!(engine.stats().loops_retaken > 0, "nobody took the loop from it");
+    engine.close();
 }
 
 /// Routes that were quick so far are called with the loop at hand. Where all threads are in use, a client that lets one of
@@ -230,34 +230,34 @@ fn no_client_keeps_the_loop_from_the_others() {
             read_body(req)
         }
     };
-    let house = House::open(handler, |shared| shared.threads.give_at_most(4));
-    let post = |more: &str| house.post("/", more);
-    (0..2).for_each(|_| house.is_quick());
-    (0..40).for_each(|_| is_answered(house.ask("/stream")));
+    let engine = TestEngine::open(handler, |shared| shared.threads.give_at_most(4));
+    let post = |more: &str| engine.post("/", more);
+    (0..2).for_each(|_| engine.is_quick());
+    (0..40).for_each(|_| is_answered(engine.ask("/stream")));
     (0..40).for_each(|_| is_answered(post("Connection: close\r\n\r\nx")));
     let held = gate.write().unwrap();
-    let blocked: Vec<_> = (0..10).map(|_| house.ask("/gate")).collect();
-    eventually("no thread is free", || house.shared.pool.stats().queued == 7);
+    let blocked: Vec<_> = (0..10).map(|_| engine.ask("/gate")).collect();
+    eventually("no thread is free", || engine.shared.pool.stats().queued == 7);
 
     let mut silent = post("Expect: 100-continue\r\n\r\n");
     is_refused(&mut silent);
-    house.is_quick();
+    engine.is_quick();
 
-    let mut deaf = house.ask("/stream?long");
-    eventually("it is cut", || house.stats().shed == 2);
-    house.is_quick();
+    let mut deaf = engine.ask("/stream?long");
+    eventually("it is cut", || engine.stats().shed == 2);
+    engine.is_quick();
     let mut part = Vec::new();
-    // Whether it ends or is reset.
+    // The connection ends or is reset.
     let _ = deaf.read_to_end(&mut part);
     assert!(!part.ends_with(b"0\r\n\r\n"), "it looks whole");
 
     let mut late = post("Late: 1\r\nExpect: 100-continue\r\n\r\n");
     is_refused(&mut late);
-    house.is_quick();
+    engine.is_quick();
 
     drop(held);
     blocked.into_iter().for_each(is_answered);
-    house.close();
+    engine.close();
 }
 
 /// `/gate` is known to block; everything else is thought to be quick, and is not where it is held.
@@ -289,47 +289,47 @@ impl Handler for TwoGates {
 }
 
 /// So many threads, and both gates.
-fn two_gates(threads: usize) -> (House, Arc<RwLock<()>>, Arc<RwLock<()>>) {
+fn two_gates(threads: usize) -> (TestEngine, Arc<RwLock<()>>, Arc<RwLock<()>>) {
     let (gate, held) = <(Arc<RwLock<()>>, Arc<RwLock<()>>)>::default();
     let handler = TwoGates { gate: gate.clone(), held: held.clone() };
-    (House::open(handler, |shared| shared.threads.give_at_most(threads)), gate, held)
+    (TestEngine::open(handler, |shared| shared.threads.give_at_most(threads)), gate, held)
 }
 
 /// Also before another thread leads it: what the call took is read from the clock, not from the loop.
 #[test]
 fn a_leader_whose_loop_was_retaken_can_tell_at_once() {
-    let (house, gate, other_gate) = two_gates(2);
+    let (engine, gate, other_gate) = two_gates(2);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
-    let blocked = house.ask("/gate");
-    eventually("the other thread is busy", || house.busy() == 2);
-    let mut leader = house.connect();
+    let blocked = engine.ask("/gate");
+    eventually("the other thread is busy", || engine.busy() == 2);
+    let mut leader = engine.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("its loop is retaken", || house.stats().loops_retaken == 1);
-    eventually("it can tell", || house.shared.cells[0].epoch().is_multiple_of(2));
+    eventually("its loop is retaken", || engine.stats().loops_retaken == 1);
+    eventually("it can tell", || engine.shared.cells[0].epoch().is_multiple_of(2));
     drop((held, other_held));
     is_answered(leader);
     is_answered(blocked);
-    house.close();
+    engine.close();
 }
 
 /// Where a loop has lost its leader to a handler that blocks, nobody waits for a client while it waits for a thread.
 #[test]
 fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
-    let (house, gate, other_gate) = two_gates(4);
+    let (engine, gate, other_gate) = two_gates(4);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
-    let silent = [(); 3].map(|()| house.post("/gate", "Expect: 100-continue\r\n\r\n"));
-    eventually("they have their threads", || house.busy() == 4);
-    let mut leader = house.connect();
+    let silent = [(); 3].map(|()| engine.post("/gate", "Expect: 100-continue\r\n\r\n"));
+    eventually("they have their threads", || engine.busy() == 4);
+    let mut leader = engine.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("the loop waits for a thread", || house.shared.pool.stats().queued == 1);
+    eventually("the loop waits for a thread", || engine.shared.pool.stats().queued == 1);
     drop(held);
-    house.is_quick();
+    engine.is_quick();
     // More than one may have seen the loop wait.
-    let counts = house.stats();
+    let counts = engine.stats();
     assert!((1..=3).contains(&counts.shed) && counts.timeouts == 0, "{counts:?}");
     drop((silent, other_held));
     is_answered(leader);
-    house.close();
+    engine.close();
 }
 
 /// What another protocol does on the thread may take for ever, and the next request of its connection may block as this one has.
@@ -343,22 +343,22 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
             ["HTTP/1.1 200 ", "\r\n\r\n0"],
         ),
     ] {
-        let (house, gate, other_gate) = two_gates(2);
+        let (engine, gate, other_gate) = two_gates(2);
         let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
-        let blocked = house.ask("/gate");
-        eventually("it has its thread", || house.busy() == 2);
-        let mut client = house.connect();
+        let blocked = engine.ask("/gate");
+        eventually("it has its thread", || engine.busy() == 2);
+        let mut client = engine.connect();
         write!(client, "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\n{fields}").unwrap();
-        eventually("the loop waits for a thread", || house.shared.pool.stats().queued == 1);
+        eventually("the loop waits for a thread", || engine.shared.pool.stats().queued == 1);
         drop(other_held);
-        house.is_quick();
+        engine.is_quick();
         drop(held);
         is_answered(blocked);
         client.write_all(then.as_bytes()).unwrap();
         let mut said = String::new();
         client.read_to_string(&mut said).unwrap();
         assert!(said.starts_with(answers[0]) && said.ends_with(answers[1]), "{said}");
-        house.close();
+        engine.close();
     }
 }
 
@@ -366,18 +366,18 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
 #[test]
 fn a_thread_whose_call_has_blocked_looks_at_the_door() {
     in_some_round("behind a call that was quick, the door is for the loops", || {
-        let (house, _loops) = House::empty(slow);
-        let mut worker = house.shared.worker_state();
-        let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
-        house.shared.serve_detached(house.accept(), None, &mut worker);
-        let counts = house.stats();
+        let (engine, _loops) = TestEngine::empty(slow);
+        let mut worker = engine.shared.worker_state();
+        let asked = ["/1", "/2", "/quick", "/3"].map(|path| engine.ask(path));
+        engine.shared.serve_detached(engine.accept(), None, &mut worker);
+        let counts = engine.stats();
         assert_eq!(counts.connections, 0, "it has taken in all but the last");
         // It may have been put aside for long within the quick one.
         let was_quick = counts.requests == 3;
         let [first, second, quick, third] = asked;
         [first, second, quick].into_iter().for_each(is_answered);
         if was_quick {
-            house.shared.serve_detached(house.accept(), None, &mut worker);
+            engine.shared.serve_detached(engine.accept(), None, &mut worker);
         }
         is_answered(third);
         was_quick
@@ -387,22 +387,22 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
 /// Who connects and says nothing is the loop's to wait for; and while somebody waits for a thread, it is theirs.
 #[test]
 fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
-    let (house, loops) = House::empty(slow);
-    let mut worker = house.shared.worker_state();
-    let (asked, _silent) = (house.ask("/1"), house.connect());
-    house.shared.serve_detached(house.accept(), None, &mut worker);
+    let (engine, loops) = TestEngine::empty(slow);
+    let mut worker = engine.shared.worker_state();
+    let (asked, _silent) = (engine.ask("/1"), engine.connect());
+    engine.shared.serve_detached(engine.accept(), None, &mut worker);
     is_answered(asked);
-    let messages = house.messages();
+    let messages = engine.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
-    assert_eq!(house.stats().connections, 1);
+    assert_eq!(engine.stats().connections, 1);
 
-    let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| house.ask(path));
-    assert!(house.shared.pool.submit(Job::Serve(house.accept()), || ()).is_ok());
-    let mut conn = house.accept();
-    assert!(conn.fill(house.shared.cx.clock.now(), &mut worker.pool).unwrap() > 0);
-    house.shared.serve_detached(conn, None, &mut worker);
+    let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| engine.ask(path));
+    assert!(engine.shared.pool.submit(Job::Serve(engine.accept()), || ()).is_ok());
+    let mut conn = engine.accept();
+    assert!(conn.fill(engine.shared.cx.clock.now(), &mut worker.pool).unwrap() > 0);
+    engine.shared.serve_detached(conn, None, &mut worker);
     is_answered(served);
-    drop((house.accept(), waits, at_door, loops));
+    drop((engine.accept(), waits, at_door, loops));
 }
 
 /// Code of users that runs outside of the call.
@@ -445,10 +445,10 @@ impl Handler for Mined {
 
 #[test]
 fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
-    let house = House::open(Mined, |_| {});
+    let engine = TestEngine::open(Mined, |_| {});
     for path in ["/odd", "/mine", "/away/mine"] {
         for _ in 0..3 {
-            let mut stream = house.connect();
+            let mut stream = engine.connect();
             write!(stream, "HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             let mut answer = Vec::new();
             // However it ends.
@@ -456,26 +456,26 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         }
     }
     for _ in 0..3 {
-        // It is a member by its second request.
-        let mut stream = house.connect();
+        // The connection is in the shared poller by its second request.
+        let mut stream = engine.connect();
         stream.write_all(b"HEAD /away HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
         stream.write_all(b"HEAD /away/mine HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    eventually("nobody is a member", || house.shared.pool.source.len() == 0);
+    eventually("nobody is a member", || engine.shared.pool.source.len() == 0);
     for _ in 0..3 {
-        let mut stream = house.connect();
+        let mut stream = engine.connect();
         write!(stream, "HEAD /ahead HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
             .unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "what is read ahead is no reason to refuse");
     }
-    eventually("the connections are gone", || house.stats().connections == 0);
+    eventually("the connections are gone", || engine.stats().connections == 0);
     eventually("so are their places", || {
-        is_answered(house.ask("/"));
-        house.shared.loops.load(0) <= 1
+        is_answered(engine.ask("/"));
+        engine.shared.loops.load(0) <= 1
     });
-    house.close();
+    engine.close();
 }

@@ -5,19 +5,18 @@ use std::time::Duration;
 use super::{EventLoop, LoopGroup, Ready};
 use crate::transport::context::{Context, Stage};
 
-/// Who has asked for nothing for so long gives its place to somebody who waits for one: 1 s, in which a page and what
-/// belongs to it have come.
+/// A connection that is idle for this long may be closed for one that waits. A page and its parts load within 1 s.
 pub(in crate::engine) const IDLE_KEPT: Duration = Duration::from_secs(1);
-/// So many connections are looked at each time somebody was not let in, every 2 ms at most: those of a loop
-/// with 15,000 within half a second.
-const ROOM_LOOKS: u32 = 64;
+/// Connections that are checked each time the cap keeps one out, at most every 2 ms. A loop with 15,000 is through
+/// within half a second.
+const IDLE_LOOKS: u32 = 64;
 
 impl EventLoop {
-    /// Somebody waits outside. Of the next few connections, those that are idle end, or else who holds all places with a
-    /// request a minute would keep everybody out.
+    /// Closes the idle ones among the next few connections: the cap is reached, and a connection waits. Otherwise
+    /// clients that send a request a minute could hold all slots.
     pub(super) fn close_idle(&mut self) {
         let slots = self.table.indices().end;
-        for _ in 0..ROOM_LOOKS.min(slots) {
+        for _ in 0..IDLE_LOOKS.min(slots) {
             self.idle_cursor = (self.idle_cursor + 1) % slots;
             let Some((token, conn)) = self.table.peek(self.idle_cursor) else { continue };
             if conn.is_idle_for(IDLE_KEPT, self.now)
@@ -31,7 +30,7 @@ impl EventLoop {
         }
     }
 
-    /// The others, one at a time: each asks the next while somebody waits.
+    /// Asks the other loops for the same, one at a time, each time a connection is kept out.
     pub(super) fn request_close_idle(&mut self, loops: &LoopGroup) {
         self.idle_peer = (self.idle_peer + 1) % loops.len();
         if self.idle_peer == self.index {
@@ -56,7 +55,7 @@ impl EventLoop {
             Stage::Running => false,
             Stage::Draining => {
                 if !std::mem::replace(&mut self.draining, true) {
-                    self.doors.close(self.poll.registry());
+                    self.acceptor.close(self.poll.registry());
                     self.drop_idle();
                 }
                 !cx.counters.has_clients()
@@ -65,7 +64,7 @@ impl EventLoop {
         }
     }
 
-    /// Connections with nothing in progress end at once, except fresh ones. Those that wait for a feed are told.
+    /// Ends connections with nothing in progress, except fresh ones. Connections that wait for a feed are told.
     fn drop_idle(&mut self) {
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };

@@ -1,7 +1,7 @@
 //! Reads from the connections of a loop, and sends to them.
 //!
-//! The two that stand in its own cycle are inlined there, system call and all; `transport/stream.rs` has the reason. The
-//! others are for what a turn does besides, and keep the first two from being written out once more.
+//! `read` and `send` are inlined into the loop's cycle, system call and all. `transport/stream.rs` has the reason.
+//! `read_more` and `send_now` are for the other places, so that the code is not inlined again.
 
 use super::EventLoop;
 use crate::conn::{Conn, Flushed};
@@ -10,13 +10,13 @@ use crate::transport::context::Context;
 use crate::transport::stream::is_would_block;
 
 impl EventLoop {
-    /// How much was read.
+    /// Returns how many bytes were read.
     #[inline(always)]
     pub(super) fn read(&mut self, conn: &mut Conn) -> usize {
         match conn.fill(self.now, &mut self.pool) {
             Ok(count @ 1..) => return count,
             Err(error) if is_would_block(&error) => {}
-            // Whatever ended the connection, nothing more comes from it.
+            // Whatever ended the connection, it sends nothing more.
             Ok(0) | Err(_) => conn.on_eof(),
         }
         0
@@ -33,8 +33,8 @@ impl EventLoop {
         let now = self.now;
         match active.guarded_in_loop(&mut self.panicked, |conn| conn.flush(now)) {
             Ok(Flushed::All) => return self.advance(active, cx),
-            // A client that takes nothing is the one that may be cut off for that.
-            Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.bell, active.conn.owner.token) => {
+            // A feed may cut off a client that reads nothing, so the connection must be woken for that.
+            Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.waker, active.conn.owner.token) => {
                 self.post_next(active, cx)
             }
             Ok(Flushed::WouldBlock) => self.wait_for_io(active, cx),

@@ -13,11 +13,11 @@ use crate::engine::conn_table::index;
 use crate::transport::context::Context;
 
 impl EventLoop {
-    /// The connection waits: for the poller, and for its deadline.
+    /// Makes the connection wait for the poller and for its deadline.
     pub(super) fn wait_for_io(&mut self, mut active: ActiveConn, cx: &Context) {
         let token = active.token();
         active.conn.release_buffers(&mut self.pool);
-        // What is there of one that has come back is not known before the next look at the poller.
+        // If the connection was just added, its bytes are not known before the next look at the poller.
         let was_watched = active.conn.owner.registered != Registered::Not;
         if let Err(error) = self.register(&mut active.conn, token) {
             self.close(active);
@@ -27,7 +27,7 @@ impl EventLoop {
         }
         let due = active.conn.deadline(cx);
         if was_watched && due <= self.polled {
-            // Its slot came up while it was out for bytes, and would again: they must not put off its end.
+            // The deadline passed while the connection was out for bytes. Bytes must not put off its end.
             self.expire(&mut active, cx);
             self.posted_next.push(Ready { token, ended: false });
         }
@@ -35,7 +35,7 @@ impl EventLoop {
         if let Some(due) = conn.take_alarm() {
             self.timers.set(due, token, &self.table);
         } else if conn.awaits_response() && conn.note_due_by(self.moment) {
-            // Its alarm has rung while it was out, and rings no more.
+            // Its timer fired while it was out, and fires no more.
             self.posted_next.push(Ready { token, ended: false });
         }
         if !conn.awaits_response() || conn.awaits_output_space() {
@@ -44,8 +44,8 @@ impl EventLoop {
         self.table.put(token, conn);
     }
 
-    /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
-    /// wait and a read for nothing.
+    /// Asks for write events only when needed. A new socket is writable at once, which cost every new connection a
+    /// wait and a read without effect.
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
         let wanted = if conn.awaits_output_space() { Registered::ReadWrite } else { Registered::Read };
         if conn.owner.registered >= wanted {
@@ -65,22 +65,22 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The connection waits for its feed, or for its peer to go.
+    /// Makes the connection wait for its feed, or for its peer to close.
     pub(super) fn wait_for_feed(&mut self, active: ActiveConn, cx: &Context) {
-        if active.conn.watch_feed(&self.bell, active.conn.owner.token) {
+        if active.conn.watch_feed(&self.waker, active.conn.owner.token) {
             self.wait_for_io(active, cx);
         } else {
             self.post_next(active, cx);
         }
     }
 
-    /// The connection could go on, but it is the turn of others.
+    /// Posts a connection that could go on to the next cycle, so that others are served.
     pub(super) fn post_next(&mut self, active: ActiveConn, cx: &Context) {
         self.posted_next.push(Ready { token: active.token(), ended: false });
         self.wait_for_io(active, cx);
     }
 
-    /// The connection's time is up.
+    /// Handles a deadline that has passed.
     pub(super) fn expire(&mut self, active: &mut ActiveConn, cx: &Context) {
         let now = self.now;
         active.guarded_in_loop(&mut self.panicked, |conn| conn.on_timeout(now, cx));

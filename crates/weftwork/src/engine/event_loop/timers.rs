@@ -9,7 +9,7 @@ use mio::Token;
 use super::ConnTable;
 use crate::engine::conn_table::index;
 
-/// TimerHeap of those that have had their responses are swept out when there are this many more than connections.
+/// Stale timers are removed if there are this many more timers than connections need.
 const STALE_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -18,12 +18,13 @@ pub(super) struct TimerHeap {
 }
 
 impl TimerHeap {
-    /// `table` has the other connections. There are never more than two timers for each, or who asks again and again, and is
-    /// answered sooner, would have the heap grow.
+    /// Adds a timer. `table` has the other connections. There are never more than two timers for each connection:
+    /// otherwise a client that asks again and again, and is answered sooner, would make the heap grow.
     pub(super) fn set(&mut self, due: Instant, token: Token, table: &ConnTable) {
         if self.heap.len() >= 2 * table.len() + STALE_MAX {
             self.heap.retain(|Reverse((due, other))| {
-                // A connection that is out just now will not ask for its timer again. The exception is this one: its others are stale.
+                // A connection that is out will not set its timer again, except for this one: its other timers are
+                // stale.
                 let conn = table.peek(index(Token(*other))).map(|(_, conn)| conn);
                 let is_kept = table.owns(Token(*other)) && conn.is_none_or(|conn| conn.has_alarm(*due));
                 is_kept && *other != token.0
@@ -36,7 +37,7 @@ impl TimerHeap {
         self.heap.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// One that is due.
+    /// Returns a timer that is due.
     pub(super) fn next_by(&mut self, moment: Instant) -> Option<(Instant, Token)> {
         if self.first()? > moment {
             return None;
@@ -47,7 +48,7 @@ impl TimerHeap {
 
 #[cfg(test)]
 mod tests {
-    //! Does it ring in order, and does it stay as small as it says?
+    //! Timers fire in order, and the heap stays within its bound.
 
     use std::time::Duration;
 
@@ -64,8 +65,8 @@ mod tests {
         timers.set(start + later(9), one, &table);
         timers.set(start + later(5), two, &table);
         assert_eq!((timers.first(), timers.next_by(start + later(4))), (Some(start + later(5)), None));
-        let rung = [(); 3].map(|()| timers.next_by(start + later(9)));
-        assert_eq!(rung, [Some((start + later(5), two)), Some((start + later(9), one)), None]);
+        let fired = [(); 3].map(|()| timers.next_by(start + later(9)));
+        assert_eq!(fired, [Some((start + later(5), two)), Some((start + later(9), one)), None]);
     }
 
     #[test]
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(timers.next_by(start), Some((start, out)));
     }
 
-    /// It is out while its alarm is set, and of its own only that one counts.
+    /// The connection is out while its timer is set. Only the last timer counts.
     #[test]
     fn who_asks_again_and_again_has_one() {
         let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
@@ -91,7 +92,7 @@ mod tests {
             timers.set(start + later(due), token, &table);
             assert!(timers.heap.len() <= 2 + STALE_MAX, "{}", timers.heap.len());
         }
-        let rung: Vec<_> = std::iter::from_fn(|| timers.next_by(start + later(1000))).collect();
-        assert_eq!(rung.last(), Some(&(start + later(999), token)));
+        let fired: Vec<_> = std::iter::from_fn(|| timers.next_by(start + later(1000))).collect();
+        assert_eq!(fired.last(), Some(&(start + later(999), token)));
     }
 }

@@ -21,9 +21,9 @@ const CALLS_A_FIBER: u32 = 64;
 
 /// What the fibers of one thread share.
 pub(super) struct FiberExecutor {
-    room: Arc<Fibers>,
-    /// None while somebody works with it. No handler ever runs meanwhile; if the loop's own work suspends a fiber
-    /// all the same (a logger that does), the others wait for the loop to come back.
+    engine: Arc<Fibers>,
+    /// `None` while it is in use. No handler runs meanwhile. If the loop's own work suspends a fiber all the same (a
+    /// logger that does), the others wait for the loop to come back.
     lp: Cell<Option<Box<EventLoop>>>,
     /// Each request takes a copy: its fiber may be suspended with it.
     dates: RefCell<DateCache>,
@@ -38,9 +38,9 @@ pub(super) struct FiberExecutor {
 }
 
 impl FiberExecutor {
-    pub(super) fn new(room: Arc<Fibers>, lp: Box<EventLoop>) -> FiberExecutor {
+    pub(super) fn new(engine: Arc<Fibers>, lp: Box<EventLoop>) -> FiberExecutor {
         FiberExecutor {
-            room,
+            engine,
             dates: RefCell::new(DateCache::new(lp.now())),
             lp: Cell::new(Some(lp)),
             slots: RefCell::default(),
@@ -54,7 +54,7 @@ impl FiberExecutor {
         self.with_loop(|_| ()).is_some()
     }
 
-    /// Does something with the loop; none if it is away.
+    /// Uses the loop. `None`: it is away.
     pub(super) fn with_loop<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
         let mut taken = Taken { lp: Some(self.lp.take()?), executor: self };
         taken.lp.as_deref_mut().map(act)
@@ -68,9 +68,9 @@ impl FiberExecutor {
         runtime.run_ready();
     }
 
-    /// Runs what takes a connection over on a fiber, which is gone with it.
+    /// Runs an upgraded connection on a fiber of its own.
     pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
-        let mut task = UpgradeTask { conn: Some(conn), cx: self.room.cx.clone() };
+        let mut task = UpgradeTask { conn: Some(conn), cx: self.engine.cx.clone() };
         drop(runtime.spawn(move || task.run()));
         runtime.run_ready();
     }
@@ -97,11 +97,11 @@ impl FiberExecutor {
 
     fn serve(&self, active: &mut ActiveConn) {
         let mut dates = self.dates.borrow().clone();
-        let (cx, handler) = (&*self.room.cx, &*self.room.handler);
+        let (cx, handler) = (&*self.engine.cx, &*self.engine.handler);
         let wait = FiberWait { cx };
         let slot = self.slots.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.call_slot());
         let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, slot: &slot };
-        active.guarded(&self.room.loops, |conn| conn.run(call));
+        active.guarded(&self.engine.loops, |conn| conn.run(call));
         self.slots.borrow_mut().push(slot);
         self.dates.replace(dates);
     }
@@ -113,12 +113,12 @@ impl FiberExecutor {
             return None;
         };
         let mut taken = Taken { lp: Some(lp), executor: self };
-        let (loops, cx) = (&self.room.loops, &self.room.cx);
+        let (loops, cx) = (&self.engine.loops, &self.engine.cx);
         taken.lp.as_deref_mut().and_then(|lp| lp.resume(active, cx).or_else(|| lp.poll_ready(loops, cx)))
     }
 }
 
-/// The loop, on its way back to the executor: also when who works with it panics.
+/// Returns the loop to the executor when dropped, also after a panic.
 struct Taken<'a> {
     lp: Option<Box<EventLoop>>,
     executor: &'a FiberExecutor,
@@ -153,7 +153,7 @@ impl Job {
     }
 }
 
-/// What takes a connection over, for a fiber.
+/// An upgraded connection, for a fiber.
 struct UpgradeTask {
     conn: Option<Box<Conn>>,
     cx: Arc<Context>,
@@ -192,7 +192,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::transport::stream::Stream;
 
-    /// As where there is no memory for its stack; not where the server has stopped.
+    /// The task is dropped unrun if there is no memory for its stack.
     #[test]
     fn a_visit_that_does_not_begin_is_counted() {
         let cx = Arc::new(Context::new(Settings::default()).unwrap());

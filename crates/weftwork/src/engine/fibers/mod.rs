@@ -6,9 +6,8 @@
 //!              +------------------------------------------------+ its stack stays, the loop goes on
 //! ```
 //!
-//! A connection that waits has no stack. A fiber goes on with request after request while handlers are quick, and so
-//! costs no switch; a handler that waits by the library's means costs its stack meanwhile; one that blocks the
-//! thread stops its loop.
+//! An idle connection has no stack. While handlers are quick, a fiber runs request after request without a switch. A
+//! handler that waits through the library costs its stack meanwhile. A handler that blocks the thread stops its loop.
 
 mod executor;
 mod wait;
@@ -57,7 +56,7 @@ pub(super) fn start(
 ) -> io::Result<Arc<dyn EngineHandle>> {
     let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
     let settings = &cx.settings;
-    let room = Arc::new(Fibers {
+    let engine = Arc::new(Fibers {
         loops: LoopGroup::new(&polls)?,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
         refusals: LogLimit::new(1),
@@ -66,12 +65,12 @@ pub(super) fn start(
         handler,
         cx,
     });
-    let started = room.start(polls, &listeners);
+    let started = engine.start(polls, &listeners);
     if started.is_err() {
-        room.cx.enter(Stage::Closing);
-        room.wake();
+        engine.cx.enter(Stage::Closing);
+        engine.wake();
     }
-    started.map(|()| room as Arc<dyn EngineHandle>)
+    started.map(|()| engine as Arc<dyn EngineHandle>)
 }
 
 impl Fibers {
@@ -101,14 +100,14 @@ impl Fibers {
             Ok(runtime) => (Ok(()), Some(runtime)),
             Err(error) => (Err(error), None),
         };
-        // Nobody listens if another thread could not be started; then the stage says so as well.
+        // The receiver is gone if another thread could not be started. Then the stage says so as well.
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
             wait::own_thread(&self.cx);
             let executor = Rc::new(FiberExecutor::new(self.clone(), Box::new(lp)));
-            let _ground = super::blocking::enter(Rc::new(FiberBlocking(self.clone())));
-            let thread = Thread { room: self.clone(), runtime, executor };
+            let _entered = super::blocking::enter(Rc::new(FiberBlocking(self.clone())));
+            let thread = Thread { engine: self.clone(), runtime, executor };
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
             while catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
                 log_caught_panic();
@@ -131,7 +130,7 @@ impl Fibers {
 
 /// One thread with its loop and its fibers.
 struct Thread {
-    room: Arc<Fibers>,
+    engine: Arc<Fibers>,
     /// Dropped first: that unwinds every fiber, and their destructors may look at what is below.
     runtime: Runtime,
     executor: Rc<FiberExecutor>,
@@ -140,20 +139,20 @@ struct Thread {
 impl Thread {
     /// Until the server has stopped, or the loop is lost.
     fn run(&self) {
-        let room = &*self.room;
+        let engine = &*self.engine;
         while self.work().is_some() {
             let timeout = self.runtime.park_timeout();
             let over = self.lead(|lp| {
-                let over = lp.is_over(&room.cx);
+                let over = lp.is_over(&engine.cx);
                 if !over {
-                    lp.wait(&room.loops, &room.cx, timeout);
+                    lp.wait(&engine.loops, &engine.cx, timeout);
                 }
                 over
             });
             if over != Some(false) {
                 return;
             }
-            if room.cx.stage() != Stage::Running {
+            if engine.cx.stage() != Stage::Running {
                 wait::tell_of_drain();
             }
             self.resume();
@@ -171,24 +170,24 @@ impl Thread {
 
     /// Does what can be done without waiting.
     fn work(&self) -> Option<()> {
-        let room = &*self.room;
+        let engine = &*self.engine;
         loop {
             while let Some(active) = self.executor.next_done() {
-                if let Some(next) = self.lead(|lp| lp.resume(active, &room.cx))? {
+                if let Some(next) = self.lead(|lp| lp.resume(active, &engine.cx))? {
                     self.run_on_a_fiber(next)?;
                 }
             }
             while let Some(active) = self.executor.next_refused() {
-                self.lead(|lp| lp.refuse(active, Conn::refuse_no_stack, &room.cx))?;
+                self.lead(|lp| lp.refuse(active, Conn::refuse_no_stack, &engine.cx))?;
             }
             let next = match self.executor.next_waiting() {
                 Some(active) => Some(active),
-                None => self.lead(|lp| lp.poll_ready(&room.loops, &room.cx))?,
+                None => self.lead(|lp| lp.poll_ready(&engine.loops, &engine.cx))?,
             };
             match next {
                 Some(active) => self.run_on_a_fiber(active)?,
                 None if self.executor.is_empty() => return Some(()),
-                // While the loop was awaited, fibers went on, and left something for who has it.
+                // Fibers went on while this thread waited for the loop, and may have left work.
                 None => {}
             }
         }
@@ -204,8 +203,8 @@ impl Thread {
         Some(())
     }
 
-    /// Does something with the loop, which a suspended fiber may have to bring back first. None: it was lost, to a
-    /// panic of our own on a fiber.
+    /// Uses the loop, which a suspended fiber may have to return first. `None`: the loop was lost to a panic of
+    /// Weftwork on a fiber.
     fn lead<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
         while !self.executor.has_loop() {
             if self.runtime.fibers() == 0 {
@@ -217,8 +216,8 @@ impl Thread {
         self.executor.with_loop(act)
     }
 
-    fn turn(&self, patience: Option<Duration>) {
-        if let Err(error) = self.runtime.turn(patience, &mut Vec::new()) {
+    fn turn(&self, timeout: Option<Duration>) {
+        if let Err(error) = self.runtime.turn(timeout, &mut Vec::new()) {
             log::error!("the fibers' poller failed: {error}");
         }
     }
@@ -234,10 +233,10 @@ impl EngineHandle for Fibers {
         self.loops.wake_all();
     }
 
-    fn join(&self, patience: Duration) -> usize {
-        let until = Instant::now() + patience;
+    fn join(&self, timeout: Duration) -> usize {
+        let until = Instant::now() + timeout;
         let threads = std::mem::take(&mut *self.lock());
-        let stuck = super::join_within(threads, patience);
+        let stuck = super::join_within(threads, timeout);
         // What is called so runs to its end, though its fiber is gone.
         while self.blocking.busy() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));

@@ -14,7 +14,7 @@ use super::Fibers;
 use crate::conn::{IoWait, Readiness};
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::thread_wait::{self, ThreadWait};
-use crate::engine::threads::WHAT_LIMITS_THREADS;
+use crate::engine::threads::THREAD_LIMITS;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
@@ -136,7 +136,7 @@ impl FiberBlocking {
         if self.0.refusals.take(self.0.cx.clock.now()).is_some() {
             log::error!(
                 "the system refuses another thread for weftwork::blocking; {threads} are there, and where there is none, the \
-                 call stops a loop and all its connections. {WHAT_LIMITS_THREADS}"
+                 call stops a loop and all its connections. {THREAD_LIMITS}"
             );
         }
     }

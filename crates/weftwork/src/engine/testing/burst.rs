@@ -12,7 +12,7 @@ use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 
 /// Far longer than anything here takes.
-pub(in crate::engine) const PATIENCE: Duration = Duration::from_secs(30);
+pub(in crate::engine) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(in crate::engine) struct Burst {
     clients: Vec<TcpStream>,
@@ -20,7 +20,7 @@ pub(in crate::engine) struct Burst {
     all: Arc<Barrier>,
 }
 
-/// What an engine is made of.
+/// Parts of an engine.
 pub(in crate::engine) struct Site {
     pub(in crate::engine) cx: Arc<Context>,
     pub(in crate::engine) handler: Arc<dyn Handler>,
@@ -28,14 +28,14 @@ pub(in crate::engine) struct Site {
 }
 
 impl Burst {
-    /// So many connections, each with a request, which nobody has accepted yet.
-    pub(in crate::engine) fn at_the_door(size: usize) -> (Burst, Site) {
+    /// Opens `size` connections, each with a request, which are not accepted yet.
+    pub(in crate::engine) fn pending(size: usize) -> (Burst, Site) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let clients = (0..size).map(|_| {
             let mut client = TcpStream::connect(address).unwrap();
-            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.set_read_timeout(Some(TIMEOUT)).unwrap();
             client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             client
         });
@@ -53,15 +53,15 @@ impl Burst {
         (Burst { clients, has_entered, all }, Site { cx, handler: Arc::new(handler), listener })
     }
 
-    /// Each of them has a thread of its own at this moment.
-    pub(in crate::engine) fn wait_until_all_are_in(&self) {
+    /// Waits until each request has a thread of its own.
+    pub(in crate::engine) fn wait_until_all_run(&self) {
         for at in 0..self.clients.len() {
-            self.has_entered.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("only {at} got a thread"));
+            self.has_entered.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("only {at} got a thread"));
         }
     }
 
-    /// After [`Burst::wait_until_all_are_in`]. Whoever keeps the clients keeps their connections open.
-    pub(in crate::engine) fn goes_on_and_is_answered(mut self) -> Vec<TcpStream> {
+    /// Lets the handlers return. Returns the clients, whose connections stay open until they are dropped.
+    pub(in crate::engine) fn finish(mut self) -> Vec<TcpStream> {
         self.all.wait();
         for client in &mut self.clients {
             let mut answer = [0; 15];
@@ -76,7 +76,7 @@ impl Burst {
 pub(in crate::engine) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -5,12 +5,12 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-use super::burst::PATIENCE;
+use super::burst::TIMEOUT;
 use crate::message::Response;
 
 pub(in crate::engine) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -74,6 +74,6 @@ pub(in crate::engine) fn while_asking_without_end(stream: &TcpStream, act: impl 
 pub(in crate::engine) fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
     }
 }

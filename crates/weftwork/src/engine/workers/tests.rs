@@ -13,7 +13,7 @@ use crate::transport::address::Address;
 
 /// An engine of one acceptor that has one thread, and gets no other.
 fn alone(handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
-    let (_burst, site) = Burst::at_the_door(0);
+    let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let engine = Workers::new(1, site.cx, Arc::new(handler), vec![site.listener]).unwrap();
     engine.threads.give_at_most(1);
@@ -23,7 +23,7 @@ fn alone(handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
 fn is_over(engine: &Workers) {
     engine.cx.enter(Stage::Closing);
     engine.wake();
-    assert_eq!(engine.join(burst::PATIENCE), 0);
+    assert_eq!(engine.join(burst::TIMEOUT), 0);
     assert_eq!(engine.threads(), 0);
 }
 
@@ -31,13 +31,13 @@ fn is_over(engine: &Workers) {
 fn each_connection_of_a_burst_has_a_thread() {
     for acceptors in 1..=2 {
         let size = 24;
-        let (burst, site) = Burst::at_the_door(size);
+        let (burst, site) = Burst::pending(size);
         let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap();
         engine.open().unwrap();
-        burst.wait_until_all_are_in();
+        burst.wait_until_all_run();
         // One more may be started as another thread takes the job that it is for.
         assert!((size..size + size / 4).contains(&engine.threads()), "{}", engine.threads());
-        burst.goes_on_and_is_answered();
+        burst.finish();
         is_over(&engine);
     }
 }
@@ -99,7 +99,7 @@ fn does_not_keep_others_out(request: &str, more: &str) {
     let handler = move |req: &mut Request<'_>| match req.path() {
         "/fed" => feed.lock().unwrap().take().map_or(Response::text("it is taken"), Response::feed),
         "/streamed" => Response::stream(|out| {
-            while out.pause(burst::PATIENCE)? {}
+            while out.pause(burst::TIMEOUT)? {}
             Ok(())
         }),
         "/upgrade" => Response::upgrade(http::HeaderValue::from_static("echo"), |mut upgraded| {
@@ -174,7 +174,7 @@ fn a_client_that_asks_without_end_does_not_keep_others_out() {
 /// Requests that are there at once, that are not, and that come in parts.
 #[test]
 fn kept_connections_are_answered() {
-    let (_burst, site) = Burst::at_the_door(0);
+    let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let handler = Arc::new(|req: &mut Request<'_>| req.path().to_owned());
     let engine = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap();

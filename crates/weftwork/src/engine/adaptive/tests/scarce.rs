@@ -5,43 +5,43 @@ use crate::engine::testing::client::while_asking_without_end;
 
 #[test]
 fn without_a_thread_beside_the_leader_the_server_does_not_start() {
-    let (house, loops) = House::empty(slow);
-    house.shared.threads.give_at_most(1);
-    assert!(house.shared.open(loops).is_err());
-    house.close();
+    let (engine, loops) = TestEngine::empty(slow);
+    engine.shared.threads.give_at_most(1);
+    assert!(engine.shared.open(loops).is_err());
+    engine.close();
 }
 
 #[test]
 fn one_thread_beside_the_leader_makes_the_calls() {
     for handler in [Blocking::Never, Blocking::Always, Blocking::Learn { route: 7 }] {
-        let house = House::open(Says(handler), |shared| shared.threads.give_at_most(2));
-        let asked: Vec<_> = (0..8).map(|_| house.ask("/")).collect();
+        let engine = TestEngine::open(Says(handler), |shared| shared.threads.give_at_most(2));
+        let asked: Vec<_> = (0..8).map(|_| engine.ask("/")).collect();
         asked.into_iter().for_each(is_answered);
-        eventually("the queue is empty", || house.shared.pool.stats().queued == 0);
-        house.close();
+        eventually("the queue is empty", || engine.shared.pool.stats().queued == 0);
+        engine.close();
     }
 }
 
 #[test]
 fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
     let handler = |_: &mut Request<'_>| "hello";
-    let house = House::open(handler, |shared| shared.threads.give_at_most(2));
-    while_asking_without_end(&house.connect(), || {
-        eventually("it is answered", || house.stats().requests > 1000);
+    let engine = TestEngine::open(handler, |shared| shared.threads.give_at_most(2));
+    while_asking_without_end(&engine.connect(), || {
+        eventually("it is answered", || engine.stats().requests > 1000);
         for _ in 0..3 {
-            is_answered(house.ask("/"));
+            is_answered(engine.ask("/"));
         }
     });
-    house.close();
+    engine.close();
 }
 
 /// It has the one thread until it ends, and then the next one has that.
 #[test]
 fn upgraded_connections_have_that_thread_one_after_the_other() {
     let handler = |_: &mut Request<'_>| Response::upgrade(HeaderValue::from_static("echo"), |_| Ok(()));
-    let house = House::open(handler, |shared| shared.threads.give_at_most(2));
+    let engine = TestEngine::open(handler, |shared| shared.threads.give_at_most(2));
     for _ in 0..3 {
-        let mut stream = house.connect();
+        let mut stream = engine.connect();
         stream
             .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
             .unwrap();
@@ -49,8 +49,8 @@ fn upgraded_connections_have_that_thread_one_after_the_other() {
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!((house.shared.pool.stats().queued, house.stats().shed), (0, 0));
-    house.close();
+    assert_eq!((engine.shared.pool.stats().queued, engine.stats().shed), (0, 0));
+    engine.close();
 }
 
 /// Does what blocks by itself and as the library wants it, whatever it says.

@@ -36,9 +36,9 @@ impl Handler for CountsAsked {
 #[test]
 fn connections_whose_calls_block_share_their_threads() {
     let asked = Arc::new(AtomicU32::new(0));
-    let house = House::open(CountsAsked(asked.clone()), |_| {});
+    let engine = TestEngine::open(CountsAsked(asked.clone()), |_| {});
     let ask = || {
-        let mut stream = house.connect();
+        let mut stream = engine.connect();
         (0..20).for_each(|number| is_answered_on(&mut stream, &format!("/{number}")));
         stream
     };
@@ -51,45 +51,45 @@ fn connections_whose_calls_block_share_their_threads() {
     let asked = asked.load(Ordering::Relaxed);
     assert!((20..200).contains(&asked), "{asked}");
     drop(streams);
-    house.close();
+    engine.close();
 }
 
 /// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
 #[test]
 fn nothing_is_forgotten_in_the_commons() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
-    let set = &house.shared.pool.source;
-    let [mut stream, mut other] = [house.connect(), house.connect()];
+    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let poller = &engine.shared.pool.source;
+    let [mut stream, mut other] = [engine.connect(), engine.connect()];
     is_answered_on(&mut stream, "/1");
     for _ in 0..10 {
         is_answered_on(&mut other, "/1");
         let held = gate.write().unwrap();
-        let before = house.stats().requests;
+        let before = engine.stats().requests;
         ask_on(&mut stream, "/gate");
-        eventually("it is out", || house.stats().requests > before);
+        eventually("it is out", || engine.stats().requests > before);
         ask_on(&mut stream, "/2");
         drop(held);
         is_next_answer(&mut stream, "/2");
     }
-    eventually("both are quiet for long", || set.len() == 0);
-    assert_eq!((house.stats().connections, set.expects_events()), (2, false));
+    eventually("both are quiet for long", || poller.len() == 0);
+    assert_eq!((engine.stats().connections, poller.expects_events()), (2, false));
     is_answered_on(&mut stream, "/3");
-    eventually("it is a member", || set.len() == 1 && set.expects_events());
-    house.close();
+    eventually("it is a member", || poller.len() == 1 && poller.expects_events());
+    engine.close();
 }
 
 /// A thread that goes on to others has closed what was over.
 #[test]
 fn who_is_over_is_closed_before_others_are_waited_for() {
-    let house = House::open(crate::blocks(slow), |_| {});
+    let engine = TestEngine::open(crate::blocks(slow), |_| {});
     in_some_round("its end came when the other one had left", || {
-        let mut member = house.connect();
+        let mut member = engine.connect();
         is_answered_on(&mut member, "/1");
-        is_answered(house.ask("/2"));
-        house.shared.pool.source.len() == 1
+        is_answered(engine.ask("/2"));
+        engine.shared.pool.source.len() == 1
     });
-    house.close();
+    engine.close();
 }
 
 /// Behind a request that had not come whole when it was called, a thread waits by itself for the next one, and not for long, as nobody
@@ -101,27 +101,27 @@ fn a_thread_waits_alone_where_there_is_another() {
         read_body(req)
     };
     for has_another in [true, false] {
-        let (house, _loops) = House::empty_with(handler, Settings::default().threads_max(2));
-        while !has_another && house.shared.pool.count_busy() {}
-        let mut worker = house.shared.worker_state();
-        let mut stream = house.post("/", "Expect: 100-continue\r\n\r\n");
+        let (engine, _loops) = TestEngine::empty_with(handler, Settings::default().threads_max(2));
+        while !has_another && engine.shared.pool.count_busy() {}
+        let mut worker = engine.shared.worker_state();
+        let mut stream = engine.post("/", "Expect: 100-continue\r\n\r\n");
         let (over, is_over) = std::sync::mpsc::channel();
-        let shared = house.shared.clone();
+        let shared = engine.shared.clone();
         let client = std::thread::spawn(move || {
             is_next_answer(&mut stream, "");
             stream.write_all(b"x").unwrap();
             is_next_answer(&mut stream, "1");
             if has_another {
                 // Its end would be an event for a thread that watches.
-                let _: Result<(), _> = is_over.recv_timeout(PATIENCE);
+                let _: Result<(), _> = is_over.recv_timeout(TIMEOUT);
             } else {
                 eventually("it is a member", || shared.pool.source.expects_events());
             }
         });
-        house.shared.serve_detached(house.accept(), None, &mut worker);
+        engine.shared.serve_detached(engine.accept(), None, &mut worker);
         drop(over);
         client.join().unwrap();
-        let (messages, counts) = (house.messages(), house.stats());
+        let (messages, counts) = (engine.messages(), engine.stats());
         let is_home = matches!(messages[..], [LoopMessage::Adopt(_)]);
         assert_eq!((is_home, counts.requests, counts.connections), (has_another, 1, 1));
     }
@@ -134,93 +134,95 @@ fn who_joins_after_a_long_call_goes_home_all_the_same() {
         std::thread::sleep(Duration::from_millis(200));
         "passed"
     };
-    let house = House::open(crate::blocks(handler), |_| {});
-    let mut member = house.connect();
+    let engine = TestEngine::open(crate::blocks(handler), |_| {});
+    let mut member = engine.connect();
     ask_on(&mut member, "/");
     is_next_answer(&mut member, "passed");
-    let set = &house.shared.pool.source;
-    eventually("it has gone home, and nobody waits", || set.len() == 0 && !house.shared.pool.watching() > 0);
-    house.close();
+    let poller = &engine.shared.pool.source;
+    eventually("it has gone home, and nobody waits", || {
+        poller.len() == 0 && !engine.shared.pool.watching() > 0
+    });
+    engine.close();
 }
 
 /// Who ends its side while it is out is told of to others, and that is not forgotten.
 #[test]
 fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
-    let set = &house.shared.pool.source;
+    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let poller = &engine.shared.pool.source;
     in_some_round("its end came when the other one had left", || {
-        let [mut stream, mut other] = [house.connect(), house.connect()];
+        let [mut stream, mut other] = [engine.connect(), engine.connect()];
         is_answered_on(&mut stream, "/1");
         is_answered_on(&mut other, "/1");
         let held = gate.write().unwrap();
-        let before = house.stats().requests;
+        let before = engine.stats().requests;
         ask_on(&mut stream, "/gate");
-        eventually("it is out", || house.stats().requests > before);
+        eventually("it is out", || engine.stats().requests > before);
         ask_on(&mut stream, "/2");
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        eventually("others were told", || !set.has_events());
+        eventually("others were told", || !poller.has_events());
         drop(held);
         is_next_answer(&mut stream, "/2");
         assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
         // Its client sees the end before it is counted out.
-        eventually("it is gone", || house.stats().connections == 1);
-        set.len() == 1
+        eventually("it is gone", || engine.stats().connections == 1);
+        poller.len() == 1
     });
-    house.close();
+    engine.close();
 }
 
 /// While a body is on its way, each of its packets would wake a thread that waits for others.
 #[test]
 fn who_is_in_the_middle_of_a_request_is_no_member() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
-    let set = &house.shared.pool.source;
+    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let poller = &engine.shared.pool.source;
     in_some_round("it was quiet before it asked", || {
-        let mut stream = house.connect();
+        let mut stream = engine.connect();
         is_answered_on(&mut stream, "/1");
-        let members = set.len();
+        let members = poller.len();
         let held = gate.write().unwrap();
-        let before = house.stats().requests;
+        let before = engine.stats().requests;
         // More than is read ahead of the call, and not all.
         stream.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
         stream.write_all(&[b'a'; 100_000]).unwrap();
-        eventually("it is out", || house.stats().requests > before);
-        assert_eq!(set.len(), 0);
+        eventually("it is out", || engine.stats().requests > before);
+        assert_eq!(poller.len(), 0);
         drop(held);
         stream.write_all(b"a").unwrap();
         is_next_answer(&mut stream, "/gate");
         is_answered_on(&mut stream, "/2");
         members == 1
     });
-    house.close();
+    engine.close();
 }
 
 /// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
 #[test]
 fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(slow_behind(&gate), |shared| shared.threads.give_at_most(4));
+    let engine = TestEngine::open(slow_behind(&gate), |shared| shared.threads.give_at_most(4));
     // By then it is known to be.
-    (0..2).for_each(|_| house.is_quick());
-    let mut streams: Vec<_> = (0..8).map(|_| house.connect()).collect();
+    (0..2).for_each(|_| engine.is_quick());
+    let mut streams: Vec<_> = (0..8).map(|_| engine.connect()).collect();
     for stream in &mut streams {
         (0..3).for_each(|_| is_answered_on(stream, "/gate"));
     }
-    assert!(house.shared.pool.source.len() > 0);
+    assert!(engine.shared.pool.source.len() > 0);
     let held = gate.write().unwrap();
     streams.iter_mut().for_each(|stream| ask_on(stream, "/gate"));
-    eventually("those without a thread are in the queue", || house.shared.pool.stats().queued == 5);
-    house.is_quick();
+    eventually("those without a thread are in the queue", || engine.shared.pool.stats().queued == 5);
+    engine.is_quick();
     drop(held);
     streams.iter_mut().for_each(|stream| is_next_answer(stream, "/gate"));
-    assert_eq!(house.stats().shed, 0);
-    house.close();
+    assert_eq!(engine.stats().shed, 0);
+    engine.close();
 }
 
 /// The next connection that waits to be accepted, with its request.
-fn next_with_request(house: &House) -> Box<Conn> {
-    let (cx, mut conn) = (&house.shared.cx, house.accept());
+fn next_with_request(engine: &TestEngine) -> Box<Conn> {
+    let (cx, mut conn) = (&engine.shared.cx, engine.accept());
     eventually("it has asked", || {
         let _ = conn.fill(cx.clock.now(), &mut BufferPool::alone());
         conn.step(cx.clock.now(), cx) == Step::Call
@@ -231,16 +233,16 @@ fn next_with_request(house: &House) -> Box<Conn> {
 /// A client that asks faster than it is answered has its thread for a while, and then those that wait have it.
 #[test]
 fn no_client_keeps_a_thread_from_a_queued_request() {
-    let (house, loops) = House::empty(slow);
-    let shared = &house.shared;
-    let mut stream = house.connect();
+    let (engine, loops) = TestEngine::empty(slow);
+    let shared = &engine.shared;
+    let mut stream = engine.connect();
     stream.write_all(&b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3000)).unwrap();
-    let flood = next_with_request(&house);
-    let waits = house.ask("/2");
-    assert!(shared.pool.submit(Job::Serve(next_with_request(&house)), || ()).is_ok());
+    let flood = next_with_request(&engine);
+    let waits = engine.ask("/2");
+    assert!(shared.pool.submit(Job::Serve(next_with_request(&engine)), || ()).is_ok());
     shared.serve_detached(flood, None, &mut shared.worker_state());
-    assert!(house.stats().requests < 3000);
-    let messages = house.messages();
+    assert!(engine.stats().requests < 3000);
+    let messages = engine.messages();
     assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     drop((loops, waits));
 }
@@ -248,17 +250,17 @@ fn no_client_keeps_a_thread_from_a_queued_request() {
 /// If the server stops, or after a while without a request, their loops adopt them.
 #[test]
 fn idle_connections_return_to_their_loop() {
-    let (house, loops) = House::empty(slow);
-    let set = &house.shared.pool.source;
-    let _client = house.connect();
-    let mut conn = house.accept();
+    let (engine, loops) = TestEngine::empty(slow);
+    let poller = &engine.shared.pool.source;
+    let _client = engine.connect();
+    let mut conn = engine.accept();
     conn.owner.is_balanced = true;
-    assert!(set.add(&mut conn) == Some(true));
-    assert!(set.put_back(conn, house.shared.cx.clock.now()).is_none());
-    house.shared.evict_idle(Duration::from_secs(60));
-    assert!(house.messages().is_empty(), "it is not idle for long");
-    house.shared.evict_idle(Duration::ZERO);
-    let messages = house.messages();
+    assert!(poller.add(&mut conn) == Some(true));
+    assert!(poller.put_back(conn, engine.shared.cx.clock.now()).is_none());
+    engine.shared.evict_idle(Duration::from_secs(60));
+    assert!(engine.messages().is_empty(), "it is not idle for long");
+    engine.shared.evict_idle(Duration::ZERO);
+    let messages = engine.messages();
     // There it is placed by the loads of that time.
     assert!(matches!(&messages[..], [LoopMessage::Adopt(conn)] if !conn.owner.is_balanced), "{messages:?}");
     drop(loops);
