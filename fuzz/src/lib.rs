@@ -38,9 +38,9 @@ pub struct Request {
     pub framing: Framing,
     /// What it says about the connection.
     pub keep_alive: bool,
-    /// It waits for `100 Continue`.
+    /// The client waits for `100 Continue`.
     pub expect_continue: bool,
-    /// It asks for another protocol.
+    /// The client asks for another protocol.
     pub upgrade: bool,
     /// Its body, as far as it came.
     pub body: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct Request {
 pub struct Transcript {
     /// The requests; the last one may be incomplete.
     pub requests: Vec<Request>,
-    /// What ended the connection, if the peer did.
+    /// Fault that ended the connection, if the peer caused it.
     pub fault: Option<Fault>,
 }
 

@@ -194,7 +194,7 @@ impl Client {
         self.awaited = if kind == Kind::Flood { BURST } else { 0 };
     }
 
-    /// One step of what the client does. False: the connection is over.
+    /// Does one step of the client. False: the connection is over.
     fn exchange(&mut self, kind: Kind, socket: &OwnedFd, input: &mut [u8], tally: &mut Tally) -> bool {
         let most = kind.read_bytes().unwrap_or(input.len());
         loop {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 /// Requests of one burst of a flood.
 pub(crate) const BURST: usize = 64;
-/// What a download reads in one turn: 160 KiB a second.
+/// Bytes that a download reads at a time: 160 KiB a second.
 const DOWNLOAD_READ_BYTES: usize = 16 << 10;
 /// A server's timers may be a little late, and the clients look once a second.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a client does to the server.
+/// Behaviour of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     SlowHead,

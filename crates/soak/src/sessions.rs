@@ -7,7 +7,7 @@ use memchr::memmem;
 use crate::kinds::Kind;
 use weftwork_bench::ResponseParser;
 
-/// What was read is wrong.
+/// The bytes that were read are wrong.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Wrong;
 

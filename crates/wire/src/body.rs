@@ -13,7 +13,7 @@ use chunked::Chunked;
 pub(crate) use trailers::is_forbidden;
 pub use trailers::may_be_trailer;
 
-/// What [`Http1::read_body`](crate::Http1::read_body) found.
+/// Result of [`Http1::read_body`](crate::Http1::read_body).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEvent {
     /// All given bytes were used, or there were none: come again with those that follow.

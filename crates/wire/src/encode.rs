@@ -65,10 +65,10 @@ pub(crate) enum Delimiter {
     Close,
 }
 
-/// What the Connection field says about the connection itself.
+/// Meaning of the Connection field for the connection itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// What the version says by itself.
+    /// The default of the version.
     Implied,
     Close,
     KeepAlive,

@@ -16,7 +16,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// What the field lines say about the message as a whole.
+/// Contents of the field lines that concern the message as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) framing: Framing,

@@ -83,7 +83,7 @@ pub struct Head {
     pub fields: Vec<Field>,
     /// How the body is delimited.
     pub framing: Framing,
-    /// What version and `Connection` say (RFC 9112 §9.3).
+    /// Result of the version and of `Connection` (RFC 9112 §9.3).
     pub keep_alive: bool,
     /// The client waits for `100 Continue` before it sends its body. False in HTTP/1.0, and without a body
     /// (RFC 9110 §10.1.1).
@@ -113,7 +113,7 @@ impl Head {
     }
 }
 
-/// What [`Http1::read_head`](crate::Http1::read_head) found.
+/// Result of [`Http1::read_head`](crate::Http1::read_head).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEvent {
     /// The head is not complete: come again with the same bytes and more.

@@ -29,7 +29,7 @@ pub struct Http1 {
     request: RequestFacts,
 }
 
-/// What has to be remembered of the request in progress.
+/// State of the request in progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestFacts {
     version: Version,

@@ -15,9 +15,9 @@ use std::fmt::{Display, Formatter, Result as Formatted};
 pub enum Proxied {
     /// For a client that connected by TCP (or whose HTTP/3 the proxy has translated).
     Client {
-        /// Where the client is.
+        /// Address of the client.
         source: SocketAddr,
-        /// What it connected to.
+        /// Address to which the client connected.
         destination: SocketAddr,
     },
     /// For a client without an Internet address: a Unix socket, or one the proxy does not know.
@@ -26,7 +26,7 @@ pub enum Proxied {
     Itself,
 }
 
-/// What [`read_proxy_header`] found.
+/// Result of [`read_proxy_header`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyEvent {
     /// The header is not complete: come again with the same bytes and more.
@@ -41,9 +41,9 @@ pub enum ProxyEvent {
 pub enum ProxyFault {
     /// There is no such header.
     Missing,
-    /// It is longer than the limit, or than a header of version 1 can be.
+    /// The header is longer than the limit, or than a header of version 1 can be.
     TooLong,
-    /// It breaks the grammar of its version.
+    /// The header breaks the grammar of its version.
     Malformed,
     /// It has a checksum, and another one is right.
     Checksum,

@@ -22,7 +22,7 @@ pub struct Received {
     pub keep_alive: bool,
 }
 
-/// What is wrong with a response.
+/// Fault of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseFault {

@@ -15,13 +15,13 @@ pub(crate) enum Reading {
     Head,
     /// Its head is read, its body is not.
     Body,
-    /// It is read to its end.
+    /// The request is read to its end.
     Whole,
-    /// It broke a rule: nothing more is read on this connection.
+    /// The request broke a rule: nothing more is read on this connection.
     Refused,
 }
 
-/// What moves [`Reading`].
+/// Events that change [`Reading`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadEvent {
     HeadWithBody,
@@ -54,13 +54,13 @@ pub enum Writing {
     Head,
     /// Its head is written, its body is not whole.
     Body,
-    /// It is written to its end.
+    /// The response is written to its end.
     Whole,
-    /// It cannot be completed: the connection has to be closed.
+    /// The response cannot be completed: the connection must be closed.
     Broken,
 }
 
-/// What moves [`Writing`].
+/// Events that change [`Writing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteEvent {
     /// An interim response.
@@ -133,7 +133,7 @@ impl KeepAlive {
     }
 }
 
-/// What to do when a response has been written whole.
+/// Next step after a response has been written whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// The request's body was read and the connection persists: the next request may follow.

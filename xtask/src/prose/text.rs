@@ -2,7 +2,7 @@
 
 use crate::tidy::Source;
 
-/// Where a paragraph stands.
+/// Position of a paragraph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     Page,

@@ -99,7 +99,7 @@ fn spelt_out(before: &str, tree: &str) -> Vec<String> {
     parts.filter(|part| !part.trim().is_empty()).flat_map(|part| spelt_out(&before, part.trim())).collect()
 }
 
-/// Where `word` stands by itself, as byte offsets.
+/// Byte offsets at which `word` is a whole word.
 pub(crate) fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     text.match_indices(word)
         .map(|(at, _)| at)

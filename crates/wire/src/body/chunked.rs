@@ -11,7 +11,7 @@ use crate::limits::Limits;
 /// As many as 64 bits have.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// What the next byte belongs to.
+/// Part of the chunked body to which the next byte belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
     #[default]

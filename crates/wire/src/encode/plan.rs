@@ -8,7 +8,7 @@ use crate::error::Misuse;
 use crate::grammar::{decimal, elements, is_token};
 use crate::head::{Head, Version};
 
-/// What the answer depends on in the request.
+/// Properties of the request on which the response depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) version: Version,
@@ -16,25 +16,25 @@ pub(crate) struct Request {
     pub(crate) is_connect: bool,
     /// Its body is read: what follows may be another protocol.
     pub(crate) is_read: bool,
-    /// It asks for the protocol that this response switches to.
+    /// The request asks for the protocol that this response switches to.
     pub(crate) can_switch: bool,
 }
 
-/// What was decided about a head.
+/// Decisions about a head.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) delimiter: Delimiter,
     pub(crate) content_length: Option<u64>,
     /// The connection cannot persist.
     pub(crate) close: bool,
-    /// What follows the head is another protocol.
+    /// Another protocol follows the head.
     pub(crate) switches: bool,
     pub(crate) date_given: bool,
     pub(crate) content_type_given: bool,
     pub(crate) connection_given: bool,
 }
 
-/// What the given fields say that the codec has to know.
+/// Contents of the given fields that the codec needs.
 #[derive(Default)]
 struct Given {
     content_length: Option<u64>,

@@ -28,7 +28,7 @@ enum Single<'a> {
     Twice,
 }
 
-/// What is known of the representation that would be sent.
+/// Properties of the representation that would be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validators<'a> {
     /// Its entity tag.
@@ -37,7 +37,7 @@ pub struct Validators<'a> {
     pub modified: Option<SystemTime>,
 }
 
-/// What the conditions say.
+/// Result of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// Answer as if there were none.

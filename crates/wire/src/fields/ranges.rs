@@ -18,7 +18,7 @@ pub struct ByteRange {
     pub last: u64,
 }
 
-/// What to send.
+/// Part of the representation to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// All of it, with 200: nothing was asked that can be read, or too much.

@@ -7,7 +7,7 @@ use crate::grammar::{is_text_byte, trim};
 pub struct EntityTag<'a> {
     /// It stays the same when what it names changes in a way that nobody minds.
     pub weak: bool,
-    /// What is between the quotes.
+    /// Text between the quotes.
     pub opaque: &'a [u8],
 }
 

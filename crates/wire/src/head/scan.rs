@@ -13,7 +13,7 @@ use crate::error::Fault;
 pub(crate) struct Scan {
     /// Bytes that need not be looked at again.
     scanned: u32,
-    /// Where the line starts that is being read.
+    /// Start of the line that is being read.
     line: u32,
 }
 
