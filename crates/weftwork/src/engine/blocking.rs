@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ground_it_just_runs() {
+    fn without_a_hook_it_just_runs() {
         assert_eq!(blocking(|| 7), 7);
         sleep(Duration::ZERO);
     }
 
     #[test]
-    fn the_innermost_ground_is_asked() {
+    fn the_innermost_hook_is_called() {
         let (outer, inner) = (Rc::new(Counting::default()), Rc::new(Counting::default()));
         let _outer = enter(outer.clone());
         {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_passes_and_leaves_the_ground_as_it_was() {
+    fn a_panic_passes_and_restores_the_hook() {
         let outer = Rc::new(Counting::default());
         let _outer = enter(outer.clone());
         let panicked = catch_unwind(AssertUnwindSafe(|| {

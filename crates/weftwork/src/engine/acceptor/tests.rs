@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::transport::address::Address;
 
 /// A listener, and how to connect to it.
-fn door() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
+fn listener() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
     let any = ([127, 0, 0, 1], 0).into();
     let listener = Listener::bind(&Address::Tcp(any), false, &[]).unwrap();
     listener.listen(8).unwrap();
@@ -35,8 +35,8 @@ fn is_told(poll: &mut Poll) -> bool {
 
 /// A socket that was passed in is not shut, and other processes may listen at it: later connections are theirs.
 #[test]
-fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
-    let (listeners, come) = door();
+fn a_closed_acceptor_accepts_nothing_and_gets_no_events() {
+    let (listeners, come) = listener();
     let (cx, now) = (context(), Tick(0));
     let mut poll = Poll::new().unwrap();
     let mut acceptor = Acceptor::new(listeners.clone());
@@ -61,8 +61,8 @@ fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
 /// After the last connection under the cap, the loop sleeps until another one comes, and only then asks for idle ones
 /// to be closed.
 #[test]
-fn a_full_server_rests_while_nobody_waits() {
-    let (listeners, come) = door();
+fn a_full_server_sleeps_while_no_connection_waits() {
+    let (listeners, come) = listener();
     let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
     let mut acceptor = Acceptor::new(listeners.clone());
     let _first = come();
@@ -86,8 +86,8 @@ fn a_full_server_rests_while_nobody_waits() {
 
 /// Another accepting thread may take the last slot, so it is no reason to close idle connections.
 #[test]
-fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
-    let (listeners, come) = door();
+fn a_last_slot_that_another_thread_may_take_is_no_limit() {
+    let (listeners, come) = listener();
     let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
     let (other, _) = AcceptGuard::new(&cx.counters);
     assert!(matches!(accept(&listeners[0], now, &cx), Accepted::WouldBlock));
@@ -103,8 +103,8 @@ fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
 
 /// The next shortage has a time of its own.
 #[test]
-fn who_comes_in_ends_a_shortage() {
-    let (listeners, come) = door();
+fn an_accepted_connection_ends_a_shortage() {
+    let (listeners, come) = listener();
     let cx = context();
     assert_eq!(cx.reserve_fd.note_shortage(Tick(10)), None);
     assert_eq!(cx.reserve_fd.note_shortage(Tick(20)), Some(Tick(10)));
@@ -115,11 +115,11 @@ fn who_comes_in_ends_a_shortage() {
 }
 
 /// A connection always waits at the first listener, and the second is tried next all the same.
-fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<Conn>>; 2]) {
-    let [(first, come), (second, come_to_second)] = [door(), door()];
+fn rotate(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<Conn>>; 2]) {
+    let [(first, come), (second, connect_to_second)] = [listener(), listener()];
     let listeners: Vec<_> = [first, second].map(|one| Arc::into_inner(one).unwrap().remove(0)).into();
     let listeners = Arc::new(listeners);
-    let _clients = [come(), come(), come(), come_to_second()];
+    let _clients = [come(), come(), come(), connect_to_second()];
     listeners.iter().for_each(|one| wait_for_one(std::slice::from_ref(one)));
     let taken = take_two(&Listeners::new(&listeners), &context());
     assert!(taken.iter().all(Option::is_some));
@@ -128,8 +128,8 @@ fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<C
 }
 
 #[test]
-fn listeners_have_their_turns() {
-    have_their_turns(|listening, cx| {
+fn listeners_rotate() {
+    rotate(|listening, cx| {
         let mut acceptor = listening.acceptor();
         acceptor.note_all_ready();
         [(); 2].map(|()| acceptor.accept(Tick(0), cx))
@@ -138,9 +138,9 @@ fn listeners_have_their_turns() {
 
 /// Also if each acceptor takes only one connection.
 #[test]
-fn listeners_have_their_turns_with_those_who_take_one_in() {
-    have_their_turns(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));
-    have_their_turns(|listening, cx| {
+fn listeners_rotate_if_each_acceptor_takes_one() {
+    rotate(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));
+    rotate(|listening, cx| {
         [(); 2].map(|()| {
             let mut acceptor = listening.acceptor();
             acceptor.note_all_ready();

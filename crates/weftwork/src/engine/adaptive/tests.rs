@@ -169,7 +169,7 @@ fn gated(gate: &Arc<RwLock<()>>) -> impl Handler {
 
 /// The limit of a container, say, which is below `threads_max`.
 #[test]
-fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
+fn requests_wait_for_existing_threads_if_the_system_refuses_more() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(gated(&gate), |shared| shared.threads.give_at_most(6));
     // By then it is known to be.
@@ -191,7 +191,7 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
 
 /// The monitor looks less often then.
 #[test]
-fn who_blocks_after_a_long_calm_loses_the_loop() {
+fn a_handler_that_blocks_after_a_long_calm_loses_the_loop() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(gated(&gate), |_| ());
     let begun = Instant::now();
@@ -314,7 +314,7 @@ fn a_leader_whose_loop_was_retaken_can_tell_at_once() {
 
 /// Where a loop has lost its leader to a handler that blocks, nobody waits for a client while it waits for a thread.
 #[test]
-fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
+fn a_thread_that_would_wait_for_a_client_leads_a_loop_without_leader() {
     let (engine, gate, other_gate) = two_gates(4);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
     let silent = [(); 3].map(|()| engine.post("/gate", "Expect: 100-continue\r\n\r\n"));
@@ -334,7 +334,7 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
 
 /// What another protocol does on the thread may take for ever, and the next request of its connection may block as this one has.
 #[test]
-fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
+fn a_thread_that_keeps_a_connection_leads_a_loop_without_leader() {
     for (fields, then, answers) in [
         ("Connection: upgrade\r\nUpgrade: echo\r\n\r\n", "!", ["HTTP/1.1 101 ", "\r\n\r\n!"]),
         (
@@ -364,7 +364,7 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
 
 /// Where connections end with their calls, the thread that has answered one takes the next.
 #[test]
-fn a_thread_whose_call_has_blocked_looks_at_the_door() {
+fn a_thread_accepts_after_a_call_that_blocked() {
     in_some_round("behind a call that was quick, the door is for the loops", || {
         let (engine, _loops) = TestEngine::empty(slow);
         let mut worker = engine.shared.worker_state();
@@ -386,7 +386,7 @@ fn a_thread_whose_call_has_blocked_looks_at_the_door() {
 
 /// Who connects and says nothing is the loop's to wait for; and while somebody waits for a thread, it is theirs.
 #[test]
-fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
+fn a_thread_that_accepts_is_not_held_by_a_silent_client() {
     let (engine, loops) = TestEngine::empty(slow);
     let mut worker = engine.shared.worker_state();
     let (asked, _silent) = (engine.ask("/1"), engine.connect());
@@ -444,7 +444,7 @@ impl Handler for Mined {
 }
 
 #[test]
-fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
+fn a_panic_outside_of_a_handler_frees_the_slot() {
     let engine = TestEngine::open(Mined, |_| {});
     for path in ["/odd", "/mine", "/away/mine"] {
         for _ in 0..3 {

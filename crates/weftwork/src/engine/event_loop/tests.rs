@@ -25,7 +25,7 @@ fn group_of_one() -> (LoopGroup, Poll) {
 
 /// One swap of the inbox a cycle: what comes meanwhile waits for the next cycle, and the poller has its turn between.
 #[test]
-fn messages_without_end_leave_the_poller_its_turn() {
+fn endless_messages_do_not_starve_the_poller() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
@@ -83,7 +83,7 @@ fn a_connection_with_nothing_to_say_is_no_event() {
 
 /// Who is told of a visitor may be held up by a handler while a place gets free: another loop looks at the door as well.
 #[test]
-fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
+fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
     let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
     listener.listen(8).unwrap();
@@ -111,7 +111,7 @@ fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
 
 /// A message from loop to loop costs more than a request, and a connection of one request would be gone with it.
 #[test]
-fn whoever_stays_goes_to_the_loop_with_the_fewest() {
+fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
     for (request, at_home) in [("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 6), ("GET / HTTP/1.0\r\n\r\n", 8)] {
         let cx = Context::new(Settings::default()).unwrap();
         let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
@@ -137,7 +137,7 @@ fn whoever_stays_goes_to_the_loop_with_the_fewest() {
 
 /// Streams that end with their connection are not one loop's alone.
 #[test]
-fn not_all_of_a_crowd_stays_where_it_came_in() {
+fn many_connections_do_not_all_stay_on_one_loop() {
     let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
     let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
     listener.listen(128).unwrap();
@@ -192,7 +192,7 @@ fn with_answered(
 }
 
 #[test]
-fn a_panic_leaves_no_place_taken() {
+fn a_panic_frees_the_slot() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
     let (mut lp, _theirs, panicked) =
@@ -204,7 +204,7 @@ fn a_panic_leaves_no_place_taken() {
 
 /// Its alarm rings within the millisecond that it is due in, and just then its client says something: it is out for that.
 #[test]
-fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
+fn a_timer_fires_for_a_connection_that_is_out() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
     let (mut lp, mut theirs) = with_delayed(&cx, &loops, poll);
@@ -221,7 +221,7 @@ fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
 
 /// What a loop has done since its last look at the clock is no part of its wait.
 #[test]
-fn an_alarm_rings_in_time_behind_a_long_turn() {
+fn a_timer_fires_in_time_after_a_long_cycle() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
     let (mut lp, _theirs) = with_delayed(&cx, &loops, poll);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_swept_out_and_who_is_out_is_not() {
+    fn timers_of_closed_connections_are_removed() {
         let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
         let out = table.reserve();
         timers.set(start, out, &table);
@@ -85,7 +85,7 @@ mod tests {
 
     /// The connection is out while its timer is set. Only the last timer counts.
     #[test]
-    fn who_asks_again_and_again_has_one() {
+    fn a_connection_that_sets_many_timers_keeps_one() {
         let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
         let token = table.reserve();
         for due in 1..1000 {

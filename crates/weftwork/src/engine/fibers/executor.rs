@@ -194,7 +194,7 @@ mod tests {
 
     /// The task is dropped unrun if there is no memory for its stack.
     #[test]
-    fn a_visit_that_does_not_begin_is_counted() {
+    fn an_upgrade_that_does_not_begin_is_counted() {
         let cx = Arc::new(Context::new(Settings::default()).unwrap());
         for (shed, stage) in [(1, Stage::Running), (1, Stage::Closing)] {
             cx.enter(stage);

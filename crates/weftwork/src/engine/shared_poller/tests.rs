@@ -53,7 +53,7 @@ impl Setup {
 
 /// A thread has an event when its connection is closed, and the next connection gets the slot.
 #[test]
-fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
+fn an_event_of_a_closed_connection_is_not_for_the_next() {
     let setup = Setup::open();
     let [(_client, gone), (_other, mut next)] = [setup.connect(), setup.connect()];
     setup.put(gone, setup.now());
@@ -72,7 +72,7 @@ fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
 
 /// A connection is out, in its last call, when its client closes and another thread gets that event.
 #[test]
-fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
+fn a_missed_event_of_a_closed_connection_is_not_for_the_next() {
     let setup = Setup::open();
     let [(_client, gone), (_other, next)] = [setup.connect(), setup.connect()];
     setup.put(gone, setup.now());
@@ -84,7 +84,7 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
 
 /// A connection that is out leaves, and another has its slot when the thread of the first one panics.
 #[test]
-fn who_has_left_frees_no_place_again() {
+fn a_connection_that_has_left_frees_no_slot_again() {
     let setup = Setup::open();
     let [(_client, mut gone), (_other, next)] = [setup.connect(), setup.connect()];
     assert!(setup.poller.add(&mut gone).is_some());
@@ -97,7 +97,7 @@ fn who_has_left_frees_no_place_again() {
 
 /// A connection stays no longer than it may be idle, and half a second at most.
 #[test]
-fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {
+fn idle_connections_are_evicted() {
     let setup = Setup::open();
     let put = setup.now();
     for (idle, stays) in [(Duration::from_millis(20), Duration::from_millis(20)), (Duration::MAX, IDLE_MAX)] {
@@ -111,7 +111,7 @@ fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {
 }
 
 #[test]
-fn who_finds_no_place_is_refused() {
+fn a_connection_without_a_slot_is_refused() {
     let setup = Setup::open();
     let (_client, mut conn) = setup.connect();
     let all = std::mem::take(&mut *lock(&setup.poller.free));

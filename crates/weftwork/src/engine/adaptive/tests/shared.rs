@@ -56,7 +56,7 @@ fn connections_whose_calls_block_share_their_threads() {
 
 /// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
 #[test]
-fn nothing_is_forgotten_in_the_commons() {
+fn no_event_is_lost_in_the_shared_poller() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
@@ -81,7 +81,7 @@ fn nothing_is_forgotten_in_the_commons() {
 
 /// A thread that goes on to others has closed what was over.
 #[test]
-fn who_is_over_is_closed_before_others_are_waited_for() {
+fn an_ended_connection_is_closed_before_the_thread_waits() {
     let engine = TestEngine::open(crate::blocks(slow), |_| {});
     in_some_round("its end came when the other one had left", || {
         let mut member = engine.connect();
@@ -129,7 +129,7 @@ fn a_thread_waits_alone_where_there_is_another() {
 
 /// Nothing else happens on the server when it is added: the monitor sleeps by then.
 #[test]
-fn who_joins_after_a_long_call_goes_home_all_the_same() {
+fn a_connection_added_after_a_long_call_is_evicted_too() {
     let handler = |_: &mut Request<'_>| {
         std::thread::sleep(Duration::from_millis(200));
         "passed"
@@ -147,7 +147,7 @@ fn who_joins_after_a_long_call_goes_home_all_the_same() {
 
 /// Who ends its side while it is out is told of to others, and that is not forgotten.
 #[test]
-fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
+fn a_connection_half_closed_during_a_call_is_closed_after_its_response() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
@@ -174,7 +174,7 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
 
 /// While a body is on its way, each of its packets would wake a thread that waits for others.
 #[test]
-fn who_is_in_the_middle_of_a_request_is_no_member() {
+fn a_connection_within_a_request_is_not_in_the_shared_poller() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
@@ -200,7 +200,7 @@ fn who_is_in_the_middle_of_a_request_is_no_member() {
 
 /// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
 #[test]
-fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
+fn shared_connections_without_a_thread_wait_in_the_queue() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(slow_behind(&gate), |shared| shared.threads.give_at_most(4));
     // By then it is known to be.
