@@ -21,7 +21,7 @@ use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
 /// Upper bounds in seconds, from the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// ServerStats and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
+/// Counts and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
 ///
 /// | name | meaning |
 /// |---|---|

@@ -21,6 +21,8 @@ const CALM_LOOKS: u32 = 50;
 /// A loop that is lent at so many looks in a row is stuck, too, although calls end in between: each of them takes a
 /// large part of the time, such as 100 us in a database.
 const LENT_LOOKS: u32 = 10;
+/// If requests wait at so many looks in a row, a thread is added even if all cores are busy.
+const SHORT_LOOKS: u32 = 10;
 /// Time over which the use of the cores is taken.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
 /// Time between two looks for idle connections.
@@ -34,6 +36,8 @@ struct Looks {
     cells: Vec<CellLook>,
     /// Looks in a row that have found nothing to do.
     calm: u32,
+    /// Looks in a row at which requests waited for a thread.
+    short: u32,
     /// Looks in a row at which nothing went on.
     quiet: u32,
     evicted: Tick,
@@ -98,7 +102,7 @@ impl Shared {
     fn monitor(self: &Arc<Shared>) {
         let now = self.cx.clock.now();
         let cells = self.cells.iter().map(|cell| CellLook { epoch: cell.epoch(), lent: 0 }).collect();
-        let mut looks = Looks { cells, calm: 0, quiet: 0, evicted: now, cpu: CpuLook::new() };
+        let mut looks = Looks { cells, calm: 0, short: 0, quiet: 0, evicted: now, cpu: CpuLook::new() };
         while self.cx.stage() != Stage::Closing {
             self.look(&mut looks);
             if looks.quiet > CALM_LOOKS && self.sleep_until_busy() {
@@ -144,7 +148,9 @@ impl Shared {
     fn check_pool(self: &Arc<Shared>, looks: &mut Looks) -> bool {
         let now = self.cx.clock.now();
         let is_short = self.pool.has_queue() || self.is_short();
-        if is_short && !looks.cpu.is_full() {
+        looks.short = if is_short { looks.short + 1 } else { 0 };
+        // On full cores a thread more is of little use. But the threads that were expected to come back may all be parked.
+        if is_short && (!looks.cpu.is_full() || looks.short.is_multiple_of(SHORT_LOOKS)) {
             self.pool.add_thread(&|| self.spawn());
         }
         if self.pool.has_queue() && !self.pool.has_thread() {

@@ -207,6 +207,19 @@ fn a_handler_that_blocks_after_a_long_calm_loses_the_loop() {
     engine.close();
 }
 
+/// `/gate` is marked as blocking, and everything else as quick, however slow the machine is.
+struct GateBlocks<H>(H);
+
+impl<H: Handler> Handler for GateBlocks<H> {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        self.0.call(req)
+    }
+
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        if line.path() == "/gate" { Blocking::Always } else { Blocking::Never }
+    }
+}
+
 /// Routes that were quick so far are called with the loop at hand. Where all threads are in use, a client that lets one of
 /// them wait has its request refused, or its response cut: it does not get the loop to itself.
 #[test]
@@ -230,7 +243,7 @@ fn no_client_keeps_the_loop_from_the_others() {
             read_body(req)
         }
     };
-    let engine = TestEngine::open(handler, |shared| shared.threads.give_at_most(4));
+    let engine = TestEngine::open(GateBlocks(handler), |shared| shared.threads.give_at_most(4));
     let post = |more: &str| engine.post("/", more);
     (0..2).for_each(|_| engine.is_quick());
     (0..40).for_each(|_| is_answered(engine.ask("/stream")));

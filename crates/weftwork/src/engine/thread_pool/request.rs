@@ -20,7 +20,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
                 return self.source.wake_one();
             }
             // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
-            let returns_soon = self.returns_soon();
+            // A job in front does not wait for one: it may be a loop, whose connections wait with it.
+            let returns_soon = self.returns_soon() && lock(&self.state).urgent == 0;
             if !returns_soon {
                 if self.unpark_one() {
                     return;
