@@ -1,5 +1,7 @@
 //! Request counts and durations by route and status, for Prometheus.
 
+mod text_format;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,11 +15,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use weftwork_wire::fields::names_media_type;
+use weftwork_wire::fields::{media_type_quality, names_media_type};
 
+use self::text_format::from_open_metrics;
 use super::{Middleware, Next};
 use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
 
+const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Upper bounds in seconds, from the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
@@ -111,18 +115,23 @@ impl Metrics {
         add(&mut self.shared.registry.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Returns a handler for the page. A client that asks for the OpenMetrics type, such as Prometheus, gets
-    /// it. Others get `text/plain`, which browsers show.
+    /// Returns a handler for the page. Clients that prefer OpenMetrics, such as Prometheus, get OpenMetrics 1.0. Others, such
+    /// as browsers, get the text format 0.0.4 of Prometheus (`text/plain`), which has the same samples.
     pub fn page(&self) -> impl Handler + use<> {
         let metrics = self.clone();
         move |req: &mut Request<'_>| {
             let accepted: Vec<_> = req.header_values(header::ACCEPT).collect();
-            let content_type = match names_media_type(&accepted, "application/openmetrics-text") {
-                true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                false => "text/plain; charset=utf-8",
+            // A range with a star names no format, and every reader takes the older one.
+            let is_open = names_media_type(&accepted, OPEN_METRICS)
+                && media_type_quality(&accepted, OPEN_METRICS) >= media_type_quality(&accepted, "text/plain");
+            let page = metrics.text();
+            let (page, content_type) = match is_open {
+                true => (page, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+                false => (from_open_metrics(&page), "text/plain; version=0.0.4; charset=utf-8"),
             };
-            Response::text(metrics.text())
+            Response::text(page)
                 .with_content_type(HeaderValue::from_static(content_type))
+                .with_header(header::VARY, HeaderValue::from_static("accept"))
                 .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         }
     }

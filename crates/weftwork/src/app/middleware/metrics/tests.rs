@@ -110,22 +110,37 @@ fn durations_fall_into_their_buckets() {
 }
 
 #[test]
-fn the_page_is_what_was_asked_for() {
-    let metrics = Metrics::new();
+fn the_page_has_the_format_that_was_asked_for() {
+    let metrics = Metrics::new().server(Server::bind("127.0.0.1:0").unwrap().status());
     let mut client = TestClient::new(metrics.page());
-    let plain = client.get("/metrics").send();
-    assert_eq!(plain.header("content-type"), Some("text/plain; charset=utf-8"));
-    assert_eq!(plain.header("cache-control"), Some("no-store"));
-    // As Prometheus sends it.
-    let accept =
-        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.2,*/*;q=0.1";
-    let open = client.get("/metrics").header("accept", accept).send();
-    assert_eq!(
-        open.header("content-type"),
-        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
-    );
-    assert!(open.text().ends_with("# EOF\n"), "{}", open.text());
-    assert_eq!(open.text().matches("# EOF").count(), 1);
+    let open_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    for (accept, is_open) in [
+        // As Prometheus 2 and 3 send it.
+        (
+            "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            true,
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.2,*/*;q=0.1",
+            true,
+        ),
+        ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=0.3", false),
+        ("application/openmetrics-text;q=0", false),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", false),
+        ("*/*", false),
+    ] {
+        let page = client.get("/metrics").header("accept", accept).send();
+        let wanted = if is_open { open_type } else { "text/plain; version=0.0.4; charset=utf-8" };
+        assert_eq!(page.header("content-type"), Some(wanted), "{accept}");
+        assert_eq!((page.header("vary"), page.header("cache-control")), (Some("accept"), Some("no-store")));
+        assert_eq!(page.text().ends_with("# EOF\n"), is_open, "{}", page.text());
+        let counter = if is_open {
+            "# TYPE weftwork_accepted counter"
+        } else {
+            "# TYPE weftwork_accepted_total counter"
+        };
+        assert!(page.text().lines().any(|line| line == counter), "{}", page.text());
+    }
 }
 
 #[test]
