@@ -123,6 +123,8 @@ pub(crate) struct Conn {
     read_ready: bool,
     /// Whether the poller has reported that the peer has closed its side. A short read is then not the last one.
     read_closed: bool,
+    /// Whether the peer has closed its side and all its bytes were read, while a response is still to come.
+    peer_ended: bool,
     /// Whether the last request keeps the connection open. Its head may be gone before its response is sent.
     peer_keep_alive: bool,
     /// Whether a handler may have taken long, so that bytes may have arrived meanwhile.
@@ -151,6 +153,7 @@ impl Conn {
             count: CountGuard::new(&cx.counters),
             read_ready: true,
             read_closed: false,
+            peer_ended: false,
             peer_keep_alive: false,
             handler_ran: false,
             has_sent_much: false,
@@ -189,11 +192,11 @@ impl Conn {
             return due;
         }
         let due = self.timer.deadline(&cx.settings);
-        if self.is_new() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
+        if cx.stage() != Stage::Running && self.is_idle() { due.min(self.drained_at(cx)) } else { due }
     }
 
-    /// Returns whether nothing is in progress. At shutdown such a connection closes at once. A thread that is free may
-    /// wait for its next request.
+    /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait
+    /// for its next request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
@@ -254,6 +257,11 @@ impl Conn {
 
     pub(crate) fn is_read_ready(&self) -> bool {
         self.read_ready
+    }
+
+    /// Returns whether the peer sends nothing more, and its response is still to come.
+    pub(crate) fn has_peer_ended(&self) -> bool {
+        self.peer_ended
     }
 
     /// Returns false if more of the current request may arrive.

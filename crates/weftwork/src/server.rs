@@ -279,8 +279,9 @@ impl Running {
     }
 
     /// Stops the server in three steps. (1) It serves as before for the `drain_delay`, and then accepts the connections
-    /// that wait, for at most a quarter of a second. (2) It stops accepting, closes idle connections, and finishes the
-    /// requests in flight. (3) After `timeout`, measured from step 2, it cuts the connections that are left.
+    /// that wait, for at most a quarter of a second. (2) It stops accepting, finishes the requests in flight, and closes
+    /// connections that were idle for the `drain_idle_timeout`. (3) After `timeout`, measured from step 2, it resets the
+    /// connections that are left. All responses after the call say `Connection: close`.
     ///
     /// With a `timeout` of zero there is no delay. If a handler does not return, its thread is left behind.
     pub fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
@@ -359,7 +360,7 @@ impl Running {
         }
         let begun = Instant::now();
         let open = self.open();
-        self.cx.enter(Stage::Draining);
+        self.cx.begin_drain(deadline);
         self.handle.wake();
         while self.cx.counters.has_clients() && begun.elapsed() < deadline && !ended_early {
             std::thread::sleep(DRAIN_TICK.min(deadline));

@@ -60,7 +60,7 @@ macro_rules! settings {
         /// | settings | 0 means |
         /// |---|---|
         /// | `age_max`, `drain_delay`, `handler_warn_after`, `rate_bytes_min`, `request_timeout`, `upgrade_idle_timeout` | no limit, no delay, or no warning |
-        /// | `drain_timeout`, `linger_timeout`, `unread_timeout` | no time: requests are cut, or connections are closed, at once |
+        /// | `drain_idle_timeout`, `drain_timeout`, `linger_timeout`, `unread_timeout` | no time: requests are cut, or connections are closed, at once |
         /// | `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`, `standby_kept`, `unread_bytes_max` | zero bytes or items (`standby_kept` must be at least 1 in the engine `pool`) |
         /// | `connections_max`, `accepted_max` | a value computed at startup |
         /// | other durations, sizes and numbers | rejected at startup, because a wait for a client would have no end or no request would fit |
@@ -192,6 +192,11 @@ settings! {
     /// connections, and for threads and the log to end. Keep `drain_delay` + `drain_timeout` + 2 s below the limit of
     /// your supervisor. When exceeded, or on a second signal: requests in flight are cut. 0 cuts them at once.
     drain_timeout: Duration = Duration::from_secs(25), "time to finish requests at shutdown (0s: cut them)";
+    /// Time after its last byte for which an idle connection stays open while the server drains. A request that was on its
+    /// way when the server was told to stop is then answered. Default: 1 s, many times the pauses of a proxy or a client
+    /// that is at work. At most `drain_timeout`, and a second signal ends it. A connection that has never sent a request
+    /// ends at once. 0 closes idle connections at once.
+    drain_idle_timeout: Duration = Duration::from_secs(1), "time for one more request on an idle connection at shutdown (0s: none)";
     /// Maximum part of an unread request body that is read and dropped to keep a connection. Default: 64 KiB, as
     /// `body_ahead_bytes_max`, because for more bytes a new connection is cheaper. When exceeded: the connection closes.
     /// 0 drops nothing.

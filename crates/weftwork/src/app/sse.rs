@@ -66,6 +66,7 @@ pub fn sse(
 /// Sets the fields of an event stream, so that intermediaries neither store nor buffer it.
 fn as_event_stream(response: Response) -> Response {
     response
+        .endless()
         .with_content_type(EVENT_STREAM)
         .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         .with_header(header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))

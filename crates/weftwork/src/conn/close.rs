@@ -10,23 +10,26 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
 
 /// Time after accept in which the first request may still arrive while the server drains, because it may be on its way
-/// already. Between two requests there is no such time, because a client must expect a close there.
-const FIRST_REQUEST: Duration = Duration::from_secs(1);
+/// already. The request of a client that has just connected is in the next packet.
+const FIRST_REQUEST: Duration = Duration::from_millis(250);
 
 impl Conn {
     /// Returns whether the server drains and nothing more is to be waited for here.
     pub(crate) fn is_drained(&self, now: Tick, cx: &Context) -> bool {
-        let may_yet_ask = || self.is_new() && now < self.first_request_by();
-        cx.stage() != Stage::Running && self.is_idle() && !may_yet_ask()
+        cx.stage() != Stage::Running && self.is_idle() && now >= self.drained_at(cx)
+    }
+
+    /// Returns when an idle connection ends while the server drains. A request that is on its way arrives before.
+    pub(super) fn drained_at(&self, cx: &Context) -> Tick {
+        match self.is_new() {
+            true => self.timer.began().after(FIRST_REQUEST),
+            false => self.timer.progress().after(cx.drain_idle_timeout()),
+        }
     }
 
     /// Returns whether no byte of the first request has arrived.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.timer.kind, TimeoutKind::Head | TimeoutKind::ProxyHeader) && self.is_idle()
-    }
-
-    pub(super) fn first_request_by(&self) -> Tick {
-        self.timer.began().after(FIRST_REQUEST)
     }
 
     /// The head of a response was written whose body may break off.
@@ -139,12 +142,35 @@ impl Conn {
         }
     }
 
-    /// Handles the end of the peer's side. Complete requests from before were already answered.
+    /// Handles the end of the peer's side. Complete requests from before were already answered. A peer that waits for a
+    /// response with an end has not gone (RFC 9112 section 9.6): it gets the response, and those to its requests behind.
     pub(crate) fn on_eof(&mut self) {
+        if self.awaits_end_of_response() && !self.stream.is_reset() {
+            (self.peer_ended, self.read_ready) = (true, false);
+            return;
+        }
         self.phase = match self.phase {
             Phase::Head if self.unsent() > 0 => Phase::Send(After::Close),
             _ => Phase::Done,
         };
+    }
+
+    /// Handles an error of the connection. The peer gets nothing more.
+    pub(crate) fn on_reset(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    fn awaits_end_of_response(&self) -> bool {
+        matches!(self.phase, Phase::Deferred | Phase::FeedBody)
+            && self.pending_body.as_deref().is_some_and(|body| !body.is_endless())
+    }
+
+    /// Makes the end of the connection a reset if a request or a response is in progress, so that a partial response never
+    /// looks complete.
+    pub(crate) fn cut_off(&mut self) {
+        if !self.is_idle() && !matches!(self.phase, Phase::Linger | Phase::Done) {
+            self.stream.reset_unless_ended();
+        }
     }
 
     /// Handles a deadline. Tells the peer, if that helps, and ends the connection.

@@ -44,6 +44,10 @@ impl PendingResponse {
     pub(super) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         self.later.watch(wakes, key)
     }
+
+    pub(super) fn is_endless(&self) -> bool {
+        self.later.is_endless
+    }
 }
 
 impl Conn {
@@ -84,7 +88,8 @@ impl Conn {
             self.phase = Phase::Done;
             return None;
         };
-        let is_due = pending.is_due || now >= pending.due_tick || cx.stage() != Stage::Running;
+        let ends = pending.later.is_endless && cx.stage() != Stage::Running;
+        let is_due = pending.is_due || now >= pending.due_tick || ends;
         let is_known = is_due || pending.later.is_over();
         if self.unsent() > 0 {
             // Responses to earlier requests do not wait for this one.
@@ -95,7 +100,7 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = ahead < AHEAD_BYTES_MAX;
-        if self.read_closed && !takes {
+        if self.read_closed && !takes && pending.later.is_endless {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return None;
@@ -157,6 +162,7 @@ impl Conn {
         };
         let PendingResponse { later, placeholder, summary, .. } = *pending;
         self.phase = Phase::Ready;
+        self.read_ready |= self.peer_ended;
         self.handler_ran = true;
         self.buffers_mut().head = Head { method: summary.method.clone(), ..Head::default() };
         Some((later, placeholder, summary))

@@ -212,7 +212,7 @@ impl<'a> ConnExchange<'a> {
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
             long_lived::refuse_without_tunnel(response);
         }
-        response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
+        response.close |= self.is_last_response() || now >= self.conn.expires;
         let answered = match &response.payload {
             Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.copied(response, bytes, now),
             Payload::File { read: Some(bytes), .. } => self.copied(response, bytes, now),
@@ -243,6 +243,18 @@ impl<'a> ConnExchange<'a> {
             self.conn.phase = Phase::Send(after);
         }
         now
+    }
+
+    /// Returns whether the server stops, and no request that has arrived waits behind this one.
+    #[inline]
+    fn is_last_response(&self) -> bool {
+        self.cx.is_stopping() && !self.has_next_request()
+    }
+
+    #[cold]
+    fn has_next_request(&self) -> bool {
+        let is_more = self.conn.buffers.as_deref().is_some_and(|buffers| buffers.raw < buffers.input.len());
+        is_more && self.conn.http.request_is_read()
     }
 
     /// Writes a response that is copied after its head, as most are.

@@ -101,6 +101,11 @@ impl FeedBody {
         }
     }
 
+    /// Returns whether it ends when the server stops, and when the peer closes its side.
+    pub(super) fn is_endless(&self) -> bool {
+        self.handler.is_some() || self.feed.is_endless
+    }
+
     /// Reports once that the server stops. The feed is ended, or the other protocol is told to end.
     fn send_stop(&mut self) {
         if std::mem::replace(&mut self.stop_sent, true) {
@@ -225,7 +230,7 @@ impl Conn {
 
     /// Returns None if the feed has ended. The phase then says what follows.
     fn feed_with(&mut self, fed: &mut FeedBody, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
-        if cx.stage() != Stage::Running {
+        if cx.stage() != Stage::Running && fed.is_endless() {
             fed.send_stop();
         }
         self.pass_on(fed, now)?;
@@ -270,7 +275,7 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;
-        if self.read_closed && !takes {
+        if self.read_closed && !takes && fed.is_endless() {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return Ok(None);
@@ -308,9 +313,10 @@ impl Conn {
         let after = if raw {
             After::Linger
         } else {
-            if cx.stage() != Stage::Running {
+            if cx.is_stopping() {
                 self.http.close_after();
             }
+            self.read_ready |= self.peer_ended;
             let output = &mut self.buffers.get_or_insert_default().output;
             self.http.finish(&[], output).map_err(io::Error::other)?
         };

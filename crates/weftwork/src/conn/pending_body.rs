@@ -16,6 +16,18 @@ pub(super) enum PendingBody {
     Upgrade(UpgradeFn),
 }
 
+impl PendingBody {
+    /// Returns whether it ends when the server stops, or when the peer closes its side.
+    pub(super) fn is_endless(&self) -> bool {
+        match self {
+            PendingBody::Known { .. } => false,
+            PendingBody::Deferred(pending) => pending.is_endless(),
+            PendingBody::FeedBody(fed) => fed.is_endless(),
+            PendingBody::Upgrade(_) => true,
+        }
+    }
+}
+
 impl fmt::Debug for PendingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

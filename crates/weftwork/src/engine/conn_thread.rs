@@ -77,6 +77,7 @@ impl<'a> ConnThread<'a> {
             // Read once: what follows must not wait for a stage that has begun meanwhile.
             let stage = self.cx.stage();
             if stage == Stage::Closing {
+                conn.cut_off();
                 return Outcome::Closed;
             }
             let outcome = match conn.step(self.now, self.cx) {
@@ -231,7 +232,12 @@ impl PipeWaker {
     /// Returns when the connection has an event, the pipe was written to, `stop` is readable, or `timeout` has
     /// passed. While bytes of the client are not wanted, only its end counts: poll(2) reports unread bytes each time.
     fn wait(&self, conn: &Conn, timeout: Duration, stop: BorrowedFd<'_>) -> io::Result<Woken> {
-        let wanted = if conn.is_read_ready() { GONE } else { GONE | PollFlags::IN };
+        let wanted = match conn.has_peer_ended() {
+            // It would be reported each time. A reset is reported anyway.
+            true => PollFlags::empty(),
+            false if conn.is_read_ready() => GONE,
+            false => GONE | PollFlags::IN,
+        };
         let mut fds = [
             PollFd::from_borrowed_fd(conn.as_fd(), wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),

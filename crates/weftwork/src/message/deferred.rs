@@ -23,7 +23,7 @@ pub struct ResponseSender {
     core: Arc<Core>,
 }
 
-/// The client has gone, or already has a response: its time was up, the server stops, or a middleware responded.
+/// The client has gone, or already has a response: its time was up, the server stops, or a middleware has responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseClosed;
 
@@ -64,20 +64,25 @@ pub(crate) struct Deferred {
     filters: Vec<Box<dyn StreamFilter>>,
     /// Changes by middleware to the final response, the innermost first.
     changes: Vec<Change>,
+    /// Whether the alternative is sent when the server stops.
+    pub(crate) is_endless: bool,
 }
 
 type Change = Box<dyn Fn(Response) -> Response + Send>;
 
 impl Response {
-    /// Returns a response that another thread sends, or `otherwise`. The alternative is sent after `timeout`, when the
-    /// sender is dropped, or when the server stops. Use it for long polls. No thread and no buffer is held meanwhile.
-    /// In the engine `workers`, the connection keeps the thread that it has anyway. The timeout of a proxy in front
-    /// must be longer than `timeout`.
+    /// Returns a response that another thread sends, or `otherwise`. The alternative is sent after `timeout`, or when the
+    /// sender is dropped. Use it for long polls. No thread and no buffer is held meanwhile. In the engine `workers`, the
+    /// connection keeps the thread that it has anyway. The timeout of a proxy in front must be longer than `timeout`.
+    ///
+    /// When the server stops, the response counts as a request in flight for at most
+    /// [`drain_timeout`](crate::Settings::drain_timeout). With [`endless`](Response::endless), the alternative is sent at
+    /// once. Use that for long polls whose clients ask again.
     ///
     /// The handler ends with this response. Middleware sees `otherwise` without a body. Headers that middleware adds
     /// are sent with the final response, and [`StreamFilter::answered`] reports that response. The body of a sent
-    /// response is not compressed. A client that closes its sending side counts as gone. The request no longer exists
-    /// by then, so read what you need of its body before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
+    /// response is not compressed. A client that closes only its sending side still gets it (RFC 9112 section 9.6). The
+    /// request no longer exists by then, so read what you need of its body before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -110,8 +115,7 @@ impl Response {
         (ResponseSender { core }, response)
     }
 
-    /// Sends the response when this time has passed since the handler returned it, and never earlier. If the server
-    /// stops, it is sent at once. No thread is held meanwhile, as with [`later`](Response::later). Another protocol
+    /// Sends the response when this time has passed since the handler returned it, and never earlier. No thread is held meanwhile, as with [`later`](Response::later). Another protocol
     /// ([`upgrade`](Response::upgrade), [`tunnel`](Response::tunnel)) cannot be delayed: the response is then an error.
     /// For example, slow down password guessing:
     ///
@@ -134,7 +138,7 @@ impl Response {
         let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
         let (filters, changes) = (Vec::new(), Vec::new());
-        let later = Deferred { core, otherwise, own, time, until: None, filters, changes };
+        let later = Deferred { core, otherwise, own, time, until: None, filters, changes, is_endless: false };
         self.payload = Payload::LongLived(Box::new(LongLived::Deferred(later)));
         self
     }

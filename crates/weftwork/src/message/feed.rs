@@ -66,6 +66,8 @@ pub struct Feed {
     heartbeat: Option<Bytes>,
     /// Message to send last when the server stops.
     final_message: Option<Bytes>,
+    /// Whether it ends when the server stops, because it would never end by itself.
+    pub(crate) is_endless: bool,
 }
 
 /// Sending end of a feed. Clones send to the same client. When the last clone is dropped, the feed is closed.
@@ -133,8 +135,13 @@ impl Feed {
             is_last_said: false,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
-        let feed =
-            Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, final_message: None };
+        let feed = Feed {
+            core: core.clone(),
+            backlog: VecDeque::new(),
+            heartbeat: None,
+            final_message: None,
+            is_endless: false,
+        };
         (FeedSender { core }, feed)
     }
 
@@ -154,10 +161,11 @@ impl Feed {
         self
     }
 
-    /// Sends `message` last when the server stops.
+    /// Sends `message` last when the server stops, and ends the feed: the response is then [endless](Response::endless).
     #[must_use]
     pub fn with_final_message(mut self, message: Bytes) -> Feed {
         self.final_message = Some(message);
+        self.is_endless = true;
         self
     }
 
@@ -381,8 +389,12 @@ impl Response {
     /// Returns 200 with a body that is sent through `feed`, until the feed is closed or the client leaves.
     ///
     /// The handler ends with this response. No thread and no buffer is held while there is nothing to send. In the
-    /// engine `workers`, the connection keeps the thread that it has anyway. A client that closes its sending side
-    /// counts as gone.
+    /// engine `workers`, the connection keeps the thread that it has anyway.
+    ///
+    /// When the server stops, the response counts as a request in flight until the feed ends, or until
+    /// [`drain_timeout`](crate::Settings::drain_timeout). Then its connection is reset, so that a partial body never looks
+    /// complete. Mark a feed that has no end as [`endless`](Response::endless). A client that closes only its sending side
+    /// still gets the rest (RFC 9112 section 9.6).
     ///
     /// ```
     /// use weftwork::{Feed, FeedLimits, Response};

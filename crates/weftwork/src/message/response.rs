@@ -253,6 +253,32 @@ impl Response {
         Response { close: true, ..self }
     }
 
+    /// Marks a [feed](Response::feed) or a [later](Response::later) response as one that has no end of its own. When the
+    /// server stops, such a response ends at once and in good order: a feed sends the messages that wait, its
+    /// [final message](crate::Feed::with_final_message) and its end, and a later response is replaced by its alternative.
+    /// Responses without this mark count as requests in flight until
+    /// [`drain_timeout`](crate::Settings::drain_timeout). A client that closes its sending side counts as gone here.
+    ///
+    /// Event streams and hubs are endless. Other responses do not change.
+    ///
+    /// ```
+    /// use weftwork::{Feed, FeedLimits, Response};
+    /// let (sender, feed) = Feed::new(FeedLimits::default());
+    /// let response = Response::feed(feed).endless();      // a ticker
+    /// # drop((sender, response));
+    /// ```
+    #[must_use]
+    pub fn endless(mut self) -> Response {
+        if let Payload::LongLived(lasting) = &mut self.payload {
+            match &mut **lasting {
+                LongLived::Deferred(later) => later.is_endless = true,
+                LongLived::Feed(feed) => feed.is_endless = true,
+                LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) => {}
+            }
+        }
+        self
+    }
+
     /// Returns whether the response is from [`decline`](Response::decline), and no status, body or `Content-Type` was
     /// set since. Setting one of them makes it a response, so that no other handler is asked. Other headers have no
     /// effect here.

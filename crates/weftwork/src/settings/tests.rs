@@ -142,6 +142,7 @@ fn no_time_is_none_or_refused() {
     let taken = [
         "age_max",
         "drain_delay",
+        "drain_idle_timeout",
         "drain_timeout",
         "handler_warn_after",
         "linger_timeout",

@@ -39,7 +39,6 @@ pub use websocket::TestWebSocket;
 use crate::message::Handler;
 use crate::server::check_states;
 use crate::settings::Settings;
-use crate::transport::context::Stage;
 use crate::transport::counters::ServerStats;
 
 /// A client for tests. It sends requests to a handler through the real parser, connection and encoder, in
@@ -249,7 +248,7 @@ impl TestClient {
         if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {
             return cx.announce_stop();
         }
-        cx.enter(Stage::Draining);
+        cx.begin_drain(cx.settings.drain_timeout);
         if let Some(connection) = &mut self.connection {
             connection.run();
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,12 +22,16 @@ use crate::settings::{Settings, or_never};
 /// Log lines about clients in a second. They are enough to see what happens, and little for a disk.
 const LINES_A_SECOND: u32 = 10;
 
+/// Idle connections end this long before the time to drain is over, so that none of them counts as cut.
+const DRAIN_RESERVE: Duration = Duration::from_millis(250);
+
 /// Stage of the shutdown. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stage {
     Running,
-    /// The server accepts no connections. Open connections end after the current response.
+    /// The server accepts no connections. Open connections end after their current response, or when they were idle for
+    /// the setting `drain_idle_timeout`.
     Draining,
     /// The deadline has passed, and every connection is cut.
     Closing,
@@ -53,6 +57,8 @@ pub(crate) struct Context {
     stage: AtomicU8,
     /// Whether the stop was announced. The stage may still be `Running`.
     stopping: AtomicBool,
+    /// Time after its last byte for which an idle connection stays open while the server drains, in milliseconds.
+    drain_idle_ms: AtomicU64,
     draining: StopSignal,
     closing: StopSignal,
 }
@@ -92,6 +98,7 @@ impl Context {
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
+            drain_idle_ms: AtomicU64::new(0),
             draining: StopSignal::new()?,
             closing: StopSignal::new()?,
         })
@@ -132,12 +139,27 @@ impl Context {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
+    /// Returns whether the server was told to stop. From then on, each response is the last one of its connection.
+    #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst) || self.stage() != Stage::Running
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Enters the stage `Draining`, which lasts for at most `timeout`.
+    pub(crate) fn begin_drain(&self, timeout: Duration) {
+        let idle = self.settings.drain_idle_timeout.min(timeout.saturating_sub(DRAIN_RESERVE));
+        self.drain_idle_ms.store(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.enter(Stage::Draining);
+    }
+
+    /// Returns the time after its last byte for which an idle connection stays open while the server drains.
+    pub(crate) fn drain_idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.drain_idle_ms.load(Ordering::SeqCst))
     }
 
     /// Moves on to `stage`. A stage that has already passed changes nothing.
     pub(crate) fn enter(&self, stage: Stage) {
+        self.announce_stop();
         self.stage.fetch_max(stage as u8, Ordering::SeqCst);
         if stage >= Stage::Draining {
             self.draining.send();

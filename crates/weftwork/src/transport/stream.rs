@@ -229,6 +229,20 @@ impl Stream {
         }
     }
 
+    /// Returns whether the connection was reset after the peer had closed its side. A read does not tell that.
+    #[cold]
+    pub(crate) fn is_reset(&self) -> bool {
+        match self {
+            Stream::Socket(socket) => {
+                let mut fds = [PollFd::new(&socket.fd, PollFlags::empty())];
+                // An error leaves no events. The connection then counts as open.
+                let _ = poll(&mut fds, Some(&Timespec::default()));
+                fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+            }
+            Stream::Memory(_) => false,
+        }
+    }
+
     /// Makes every end of the connection a reset, even if this process is killed, so that a partial response does not
     /// look complete. [`end_in_order`](Stream::end_in_order) reverts this.
     pub(crate) fn reset_unless_ended(&mut self) {

@@ -28,12 +28,15 @@ impl Fed {
         let thread = Arc::<Mutex<PathBuf>>::default();
         let (kept, here) = (senders.clone(), thread.clone());
         let handler = move |req: &mut Request| {
-            if req.path() != "/feed" {
+            if req.path() != "/feed" && req.path() != "/download" {
                 return Response::text("hello");
             }
             let (sender, feed) = Feed::new(limits);
             *here.lock().unwrap() = std::fs::read_link("/proc/thread-self").unwrap_or_default();
             kept.lock().unwrap().push(sender);
+            if req.path() == "/download" {
+                return Response::feed(feed);
+            }
             Response::feed(feed.with_heartbeat(Bytes::from("beat")).with_final_message(Bytes::from("farewell")))
         };
         let server = CASE.bind("127.0.0.1:0").settings(change).start(handler).unwrap();
@@ -316,4 +319,64 @@ fn a_server_that_stops_says_farewell() {
     assert_eq!(sender.send("late"), Err(FeedClosed));
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+/// A client of a feed that has an end, which has got the first of its parts.
+#[track_caller]
+fn download(fed: &Fed, more: &str) -> (Client, FeedSender) {
+    let mut client = Client::connect(&fed.server);
+    client.send(format!("GET /download HTTP/1.1\r\nHost: a\r\n\r\n{more}"));
+    eventually("the handler answers", || !fed.senders.lock().unwrap().is_empty());
+    let sender = fed.senders.lock().unwrap().remove(0);
+    sender.send("first").unwrap();
+    assert_eq!(client.answer_head().status, 200);
+    assert_eq!(client.chunk(), b"first");
+    (client, sender)
+}
+
+/// A truncated download must not look whole.
+#[test]
+fn a_server_that_stops_waits_for_a_feed_that_has_an_end() {
+    let fed = Fed::start();
+    let (mut client, sender) = download(&fed, "");
+    let server = fed.server;
+    let status = server.status();
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
+    eventually("the server stops", || status.is_stopping());
+    for part in ["2", "3", "4", "5"] {
+        sender.send(part).unwrap();
+        assert_eq!(client.chunk(), part.as_bytes());
+    }
+    drop(sender);
+    assert_eq!(client.chunk(), b"");
+    client.ends();
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+#[test]
+fn a_feed_that_does_not_end_in_time_is_cut() {
+    let fed = Fed::start();
+    let (client, sender) = download(&fed, "");
+    let report = fed.server.shutdown(Duration::from_millis(300));
+    assert_eq!((report.drained, report.cut), (0, 1), "{report}");
+    assert_eq!(client.breaks_off(), b"");
+    assert_eq!(sender.send("late"), Err(FeedClosed));
+}
+
+/// RFC 9112 section 9.6: the client sends nothing more, and reads on. The request behind is answered, too.
+#[test]
+fn a_client_that_closes_its_side_gets_the_whole_feed() {
+    let fed = Fed::start();
+    let (mut client, sender) = download(&fed, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.half_close();
+    for part in ["2", "3"] {
+        sender.send(part).unwrap();
+        assert_eq!(client.chunk(), part.as_bytes());
+    }
+    drop(sender);
+    assert_eq!(client.chunk(), b"");
+    client.answer().is(200, "hello");
+    client.ends();
+    fed.is_well();
 }

@@ -29,16 +29,16 @@ impl Later {
         let senders = Arc::<Mutex<Vec<ResponseSender>>>::default();
         let kept = senders.clone();
         let handler = move |req: &mut Request| match req.path() {
-            "/later" | "/at-once" => {
+            "/later" | "/at-once" | "/poll" => {
                 let otherwise = Response::new(StatusCode::NO_CONTENT)
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("7"));
                 let (sender, response) = Response::later(timeout, otherwise);
-                if req.path() == "/later" {
-                    kept.lock().unwrap().push(sender);
-                } else {
+                if req.path() == "/at-once" {
                     sender.send("at once").unwrap();
+                } else {
+                    kept.lock().unwrap().push(sender);
                 }
-                response
+                if req.path() == "/poll" { response.endless() } else { response }
             }
             "/delayed" => Response::text("delayed").with_delay(timeout).with_status(StatusCode::ACCEPTED),
             _ => Response::text("hello"),
@@ -242,12 +242,13 @@ fn a_close_that_was_asked_for_comes_behind_it() {
     later.is_well();
 }
 
+/// A client that has closed its side has not gone, unless the response is endless.
 #[test]
-fn a_leaver_is_noticed() {
+fn a_client_that_leaves_is_noticed() {
     let later = Later::start();
     for leave in [drop as fn(Client), Client::reset, |client| client.half_close()] {
         let mut client = later.client();
-        let sender = later.ask(&mut client, GET);
+        let sender = later.ask(&mut client, "GET /poll HTTP/1.1\r\nHost: a\r\n\r\n");
         leave(client);
         eventually("the sender is told", || sender.is_closed());
         assert_eq!(sender.send("nobody is there"), Err(ResponseClosed));
@@ -278,25 +279,114 @@ fn those_who_wait_hold_no_thread() {
     later.is_well();
 }
 
+/// RFC 9112 section 9.6: the client sends nothing more, and reads on. Requests behind are answered, too.
 #[test]
-fn a_server_that_stops_waits_for_nobody() {
+fn a_client_that_closes_its_side_gets_its_response_and_those_behind() {
+    let later = Later::start();
+    for behind in ["", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"] {
+        for closes_late in [false, true] {
+            let mut client = later.client();
+            let request = format!("{GET}{behind}");
+            let sender = if closes_late {
+                later.ask(&mut client, &request)
+            } else {
+                client.send(&request);
+                client.half_close();
+                eventually("the handler answers", || !later.senders.lock().unwrap().is_empty());
+                later.senders.lock().unwrap().remove(0)
+            };
+            if closes_late {
+                client.half_close();
+            }
+            assert!(!sender.is_closed());
+            sender.send("here").unwrap();
+            client.answer().is(200, "here");
+            if !behind.is_empty() {
+                client.answer().is(200, "hello");
+            }
+            client.ends();
+        }
+    }
+    later.is_well();
+}
+
+/// A client that has closed its side, and is reset later, holds nothing.
+#[test]
+fn a_reset_behind_the_end_is_noticed() {
+    let later = Later::start();
+    let mut client = later.client();
+    let sender = later.ask(&mut client, GET);
+    client.half_close();
+    client.reset();
+    eventually("the sender is told", || sender.is_closed());
+    later.is_well();
+}
+
+/// They count as requests in flight: the server waits for them.
+#[test]
+fn a_server_that_stops_waits_for_responses_to_come() {
+    let later = Later::start();
+    let mut waiting = later.client();
+    let sender = later.ask(&mut waiting, GET);
+    let server = later.server;
+    let status = server.status();
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
+    eventually("the server stops", || status.is_stopping());
+    sender.send("here").unwrap();
+    let answer = waiting.answer();
+    answer.is(200, "here");
+    assert!(answer.closes());
+    waiting.ends();
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+#[test]
+fn a_server_that_stops_waits_for_a_delay() {
+    let later = Later::start_with(Duration::from_millis(700), |settings| settings);
+    let mut delayed = later.client();
+    let begun = Instant::now();
+    delayed.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is at work", || later.server.stats().requests >= 1);
+    let server = later.server;
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
+    let answer = delayed.answer();
+    answer.is(202, "delayed");
+    assert!(answer.closes() && begun.elapsed() >= Duration::from_millis(700));
+    delayed.ends();
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+#[test]
+fn a_response_that_does_not_come_in_time_is_cut() {
     let later = Later::start();
     let mut waiting = later.client();
     let sender = later.ask(&mut waiting, GET);
     let mut delayed = later.client();
     delayed.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("both are at work", || later.server.stats().requests >= 2);
+    let report = later.server.shutdown(Duration::from_millis(300));
+    assert_eq!((report.drained, report.cut), (0, 2), "{report}");
+    assert_eq!(waiting.breaks_off(), b"");
+    assert_eq!(delayed.breaks_off(), b"");
+    assert_eq!(sender.send("late"), Err(ResponseClosed));
+}
+
+#[test]
+fn an_endless_response_ends_when_the_server_stops() {
+    let later = Later::start();
+    let mut waiting = later.client();
+    let sender = later.ask(&mut waiting, "GET /poll HTTP/1.1\r\nHost: a\r\n\r\n");
     let server = later.server;
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     let answer = waiting.answer();
     answer.is(204, "");
     assert!(answer.closes());
     waiting.ends();
-    delayed.answer().is(202, "delayed");
-    delayed.ends();
     assert_eq!(sender.send("late"), Err(ResponseClosed));
     let report = stopping.join().unwrap();
-    assert_eq!((report.drained, report.cut), (2, 0), "{report}");
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
 }
 
 /// `bring` sends a response that causes an error, which is logged with its request.

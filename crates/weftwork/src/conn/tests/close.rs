@@ -166,7 +166,7 @@ fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
     let mut bed = Bed::new();
     let (sender, feed) = Feed::new(FeedLimits::default());
     let feed = Mutex::new(Some(feed));
-    let handler = move |_: &mut Request| Response::feed(feed.lock().unwrap().take().unwrap());
+    let handler = move |_: &mut Request| Response::feed(feed.lock().unwrap().take().unwrap()).endless();
     bed.send(GET);
     bed.conn.fill(bed.now, &mut bed.pool).unwrap();
     assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
@@ -219,12 +219,38 @@ fn a_draining_server_ends_idle_connections() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
-/// The first request may be on its way for a second after accept. It must not delay the stop for longer.
+/// A connection that was at work may get one more request. It ends when it was idle for the setting.
+#[test]
+fn a_draining_server_waits_for_one_more_request() {
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.drive();
+    bed.got();
+    bed.now.0 += 400;
+    bed.cx.begin_drain(Duration::from_secs(5));
+    assert_eq!((bed.drive(), bed.due()), (Step::Read, 600), "1 s after its last byte");
+    bed.send(GET);
+    assert_eq!(bed.drive(), Step::Read, "it lingers");
+    assert!(bed.got().contains("\r\nConnection: close\r\n"));
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.drive();
+    bed.cx.begin_drain(Duration::from_secs(5));
+    bed.drive();
+    assert_eq!((bed.expire(), bed.now, bed.cx.stats().timeouts), (Step::Close, Tick(1000), 0));
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.drive();
+    bed.cx.begin_drain(Duration::from_millis(750));
+    assert_eq!((bed.drive(), bed.due()), (Step::Read, 500), "before the time to drain is over");
+}
+
+/// The first request may be on its way for a moment after accept. It must not delay the stop for longer.
 #[test]
 fn a_draining_server_ends_unused_connections() {
     let mut bed = Bed::new();
     bed.cx.enter(Stage::Draining);
-    assert_eq!((bed.drive(), bed.conn.deadline(&bed.cx)), (Step::Read, Tick(1000)));
+    assert_eq!((bed.drive(), bed.conn.deadline(&bed.cx)), (Step::Read, Tick(250)));
     bed.expire();
     assert_eq!((bed.drive(), bed.cx.stats().timeouts), (Step::Close, 0));
     let mut bed = Bed::new();

@@ -132,6 +132,7 @@ impl Shared {
         let mut was_long = false;
         loop {
             if self.cx.stage() == Stage::Closing {
+                conn.cut_off();
                 return Outcome::Closed;
             }
             match conn.step(now, &self.cx) {

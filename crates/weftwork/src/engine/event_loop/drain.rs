@@ -60,7 +60,20 @@ impl EventLoop {
                 }
                 !cx.counters.has_clients()
             }
-            Stage::Closing => true,
+            Stage::Closing => {
+                self.cut_off();
+                true
+            }
+        }
+    }
+
+    /// Resets the connections whose request or response is in progress.
+    fn cut_off(&mut self) {
+        for entry in self.table.indices() {
+            let token = self.table.peek(entry).map(|(token, _)| token);
+            if let Some(mut conn) = token.and_then(|token| self.table.take(token)) {
+                conn.cut_off();
+            }
         }
     }
 

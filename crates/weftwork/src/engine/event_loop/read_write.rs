@@ -16,8 +16,8 @@ impl EventLoop {
         match conn.fill(self.now, &mut self.pool) {
             Ok(count @ 1..) => return count,
             Err(error) if is_would_block(&error) => {}
-            // Whatever ended the connection, it sends nothing more.
-            Ok(0) | Err(_) => conn.on_eof(),
+            Ok(0) => conn.on_eof(),
+            Err(_) => conn.on_reset(),
         }
         0
     }
