@@ -41,6 +41,47 @@ fn there_is_room_for_them_before_they_are_used() {
     on_each_engine("there_is_room_for_them_before_they_are_used");
 }
 
+#[test]
+fn no_child_process_inherits_them() {
+    if let Ok(engine) = std::env::var(CHILD) {
+        return open_every_kind(engine.parse().unwrap());
+    }
+    on_each_engine("no_child_process_inherits_them");
+}
+
+/// Listeners of every kind, a connection, a file and an upload are open. A child process would keep their ports.
+fn open_every_kind(engine: Engine) {
+    let before = inheritable();
+    let path = std::env::temp_dir().join(format!("weftwork-inherited-{}.sock", std::process::id()));
+    let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::io::fcntl_setfd(&passed, rustix::io::FdFlags::empty()).unwrap();
+    assert_eq!(inheritable().len(), before.len() + 1, "a socket of a parent process is inheritable");
+    let server = Server::from_listener(passed).unwrap().engine(engine);
+    let server = server.and_bind("127.0.0.1:0").unwrap().and_bind(format!("unix:{}", path.display())).unwrap();
+    let site = Site::start(server);
+    let mut clients: Vec<Client> = site.running.addresses().iter().map(Client::connect_to).collect();
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    clients[0].send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    assert_eq!(inheritable(), before);
+    site.inside.gate.open();
+    clients[0].answer().is(200, "passed");
+}
+
+/// Returns what a child process would inherit, without stdin, stdout and stderr.
+fn inheritable() -> Vec<String> {
+    const CLOEXEC: u32 = 0o2_000_000;
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().map_while(Result::ok);
+    let inherited = descriptors.filter(|entry| {
+        let number: u32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        number > 2 && flags.is_some_and(|flags| flags & CLOEXEC == 0)
+    });
+    inherited.map(|entry| format!("{:?} {:?}", entry.path(), std::fs::read_link(entry.path()))).collect()
+}
+
 /// Otherwise the kernel grows the table in the middle of the load, and the accepting thread waits for that.
 fn grow_descriptor_table(engine: Engine) {
     let engine_case = || -> Option<u64> {

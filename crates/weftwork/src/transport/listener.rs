@@ -94,6 +94,8 @@ impl Listener {
             (Err(error), Err(_)) => return Err(failed(error)),
         };
         rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
+        // A socket that another process passes is inherited by children, which would keep the port.
+        system::close_on_exec(&fd).map_err(failed)?;
         if let Address::Tcp(_) = address {
             sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
         }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::io::Result;
+use rustix::io::{FdFlags, Result, fcntl_getfd, fcntl_setfd};
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -59,6 +59,12 @@ pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 /// Creates a non-blocking stream socket.
 pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
     flagged::socket(family)
+}
+
+/// Keeps a descriptor that was made elsewhere from being inherited by child processes.
+pub(crate) fn close_on_exec(fd: impl AsFd) -> Result<()> {
+    let flags = fcntl_getfd(&fd)?;
+    if flags.contains(FdFlags::CLOEXEC) { Ok(()) } else { fcntl_setfd(fd, flags | FdFlags::CLOEXEC) }
 }
 
 /// Accepts the next connection of a listener. [`SOCKETS_WAIT`] says whether its socket blocks.
