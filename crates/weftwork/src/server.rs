@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
-use crate::settings::Settings;
+use crate::settings::{EnvPrefix, Settings};
 use crate::shutdown::{LeakReport, ShutdownReport, Signals};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
@@ -50,8 +50,11 @@ const ONE_SIGNAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
-    engine: Engine,
+    /// Engine that code has set, and engine that a variable names.
+    engine: (Option<Engine>, Option<Engine>),
     settings: Settings,
+    /// An invalid variable, which keeps the server from starting.
+    invalid_variable: Option<Error>,
     started: Slot,
 }
 
@@ -64,21 +67,67 @@ impl Server {
     /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
     /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.
     ///
-    /// The settings are the defaults, overridden by the `WEFT_...` variables.
+    /// The settings are the defaults, overridden by the `WEFT_...` variables (see [`env_prefix`](Server::env_prefix)).
     ///
     /// # Errors
-    /// The address cannot be bound, or the value of a variable is invalid.
+    /// The address cannot be bound.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
-        Server::nowhere()?.and_bind(address)
+        Server::nowhere().and_bind(address)
     }
 
-    fn nowhere() -> Result<Server> {
-        Ok(Server {
+    fn nowhere() -> Server {
+        let (engine, settings) = (Engine::from_env(), Settings::from_env());
+        let mut server = Server {
             listeners: Vec::new(),
-            engine: Engine::from_env()?.unwrap_or_default(),
-            settings: Settings::from_env()?,
+            engine: (None, None),
+            settings: Settings::default(),
+            invalid_variable: None,
             started: Slot::default(),
-        })
+        };
+        server.take_environment(engine, settings);
+        server
+    }
+
+    fn take_environment(&mut self, engine: Result<Option<Engine>>, settings: Result<Settings>) {
+        self.invalid_variable = None;
+        match engine {
+            Ok(engine) => self.engine.1 = engine,
+            Err(error) => self.invalid_variable = Some(error),
+        }
+        match settings {
+            Ok(settings) => self.settings = settings,
+            Err(error) => self.invalid_variable = Some(error),
+        }
+    }
+
+    /// Reads the settings and the engine of this server from variables with another prefix than `WEFT_`: with the prefix
+    /// `ADMIN`, from `ADMIN_IDLE_TIMEOUT` and so on. All servers of a process read the `WEFT_...` variables, and a second
+    /// server often needs other values. Values that are set in code remain, in either order.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*;
+    /// // WEFT_PROXY_PROTOCOL=on is for the site. Prometheus connects without a proxy.
+    /// let metrics = Server::bind("127.0.0.1:0")?.env_prefix("METRICS")?;
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// The prefix is empty or begins with `WEFT_`. An invalid value of a variable is an error of
+    /// [`start`](Server::start).
+    pub fn env_prefix(mut self, prefix: &str) -> Result<Server> {
+        let prefix = EnvPrefix::new(prefix)?;
+        let engine = Engine::from_variable(&prefix.variable("ENGINE"));
+        let settings = self.settings.clone().with_env(Some(&prefix));
+        self.take_environment(engine, settings);
+        Ok(self)
+    }
+
+    /// Ignores the variables: settings and engine are the defaults and what code sets.
+    #[must_use]
+    pub fn without_env(mut self) -> Server {
+        let settings = self.settings.clone().with_env(None);
+        self.take_environment(Ok(None), settings);
+        self
     }
 
     /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a
@@ -94,9 +143,9 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// The descriptor is not a TCP or Unix socket, or the value of a variable is invalid.
+    /// The descriptor is not a TCP or Unix socket.
     pub fn from_listener(listener: impl Into<OwnedFd>) -> Result<Server> {
-        Server::nowhere()?.and_listener(listener)
+        Server::nowhere().and_listener(listener)
     }
 
     /// Adds a socket that is already bound.
@@ -125,8 +174,9 @@ impl Server {
 
     /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
     #[must_use]
-    pub fn engine(self, engine: Engine) -> Server {
-        Server { engine, ..self }
+    pub fn engine(mut self, engine: Engine) -> Server {
+        self.engine.0 = Some(engine);
+        self
     }
 
     /// Changes settings. A value that is set here overrides the environment.
@@ -167,18 +217,21 @@ impl Server {
     /// # weftwork::Result::<()>::Ok(())
     /// ```
     pub fn status(&self) -> ServerStatus {
-        let plan = Plan { engine: self.engine, addresses: self.addresses(), settings: self.settings.clone() };
+        let (set, named) = self.engine;
+        let engine = set.or(named).unwrap_or_default();
+        let plan = Plan { engine, addresses: self.addresses(), settings: self.settings.clone() };
         ServerStatus::new(plan, &self.started)
     }
 
     /// Starts the server and returns at once. The log names the addresses, at level info.
     ///
     /// # Errors
-    /// A setting is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
+    /// A setting or variable is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let status = self.status();
         let engine = status.engine();
-        let Server { mut listeners, mut settings, .. } = self;
+        let Server { mut listeners, mut settings, invalid_variable, .. } = self;
+        invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
         settings.check()?;

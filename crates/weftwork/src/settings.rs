@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
+pub(crate) use environment::EnvPrefix;
 pub use proxies::{ForwardedHeader, Networks};
 use suggest::nearest;
 use units::Unit;
@@ -70,6 +71,8 @@ macro_rules! settings {
             sources: [Source; Settings::COUNT],
             /// Values that belong to the sources. If empty, the values are the defaults.
             sourced: Box<[String]>,
+            /// Prefix of the variables. If empty, it is `WEFT_`.
+            prefix: Box<str>,
         }
 
         impl Default for Settings {
@@ -78,6 +81,7 @@ macro_rules! settings {
                     $( $name: $default, )+
                     sources: [Source::Default; Settings::COUNT],
                     sourced: Box::default(),
+                    prefix: Box::default(),
                 }
             }
         }
@@ -93,6 +97,13 @@ macro_rules! settings {
                     self.$name = Unit::parse(text).map_err(|why| Error::setting(name, text, why))?;
                 } )+
                 Ok(())
+            }
+
+            fn copy(&mut self, index: usize, from: &Settings) {
+                let name = Settings::NAMES[index];
+                $( if name == stringify!($name) {
+                    self.$name.clone_from(&from.$name);
+                } )+
             }
 
             fn texts(&self) -> [String; Settings::COUNT] {
@@ -349,7 +360,7 @@ impl Settings {
         let mut variables = settings.iter().filter(|setting| setting.source == Source::Environment);
         match variables.find(|setting| is_named(setting.name)) {
             Some(setting) => {
-                let variable = environment::variable_of(setting.name);
+                let variable = self.variable_of(setting.name);
                 Error::usage(format!("{variable}: {}", error.message()))
             }
             None => error,

@@ -101,9 +101,14 @@ impl Engine {
     /// # Errors
     /// If the variable names no engine. The error lists the engines.
     pub fn from_env() -> Result<Option<Engine>, Error> {
-        let named = std::env::var_os("WEFT_ENGINE").filter(|name| !name.is_empty());
+        Engine::from_variable("WEFT_ENGINE")
+    }
+
+    /// The engine that this variable names, if it is set and not empty.
+    pub(crate) fn from_variable(variable: &str) -> Result<Option<Engine>, Error> {
+        let named = std::env::var_os(variable).filter(|name| !name.is_empty());
         let parsed = named.map(|name| name.to_string_lossy().parse::<Engine>()).transpose();
-        parsed.map_err(|error| Error::usage(format!("WEFT_ENGINE: {error}")))
+        parsed.map_err(|error| Error::usage(format!("{variable}: {error}")))
     }
 
     /// Number of event loops on this machine. 0: the engine runs on threads alone.
