@@ -57,7 +57,8 @@ fn open_every_kind(engine: Engine) {
     rustix::io::fcntl_setfd(&passed, rustix::io::FdFlags::empty()).unwrap();
     assert_eq!(inheritable().len(), before.len() + 1, "a socket of a parent process is inheritable");
     let server = Server::from_listener(passed).unwrap().engine(engine);
-    let server = server.and_bind("127.0.0.1:0").unwrap().and_bind(format!("unix:{}", path.display())).unwrap();
+    let server =
+        server.and_bind("127.0.0.1:0").unwrap().and_bind(format!("unix:{}", path.display())).unwrap();
     let site = Site::start(server);
     let mut clients: Vec<Client> = site.running.addresses().iter().map(Client::connect_to).collect();
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));

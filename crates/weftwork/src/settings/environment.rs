@@ -112,7 +112,8 @@ impl EnvPrefix {
         let name = text.strip_suffix('_').unwrap_or(text);
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);
         if !is_name || (name.starts_with(PREFIX) && name.len() > PREFIX.len()) {
-            let wanted = "a name such as ADMIN that does not begin with WEFT_, whose variables every server reads";
+            let wanted =
+                "a name such as ADMIN that does not begin with WEFT_, whose variables every server reads";
             return Err(Error::usage(format!("invalid prefix {text:?} of variables: expected {wanted}")));
         }
         Ok(EnvPrefix(format!("{name}_").into()))
@@ -143,7 +144,8 @@ fn explained(variable: &str, others: &[&str]) -> Option<String> {
     {
         return None;
     }
-    let names: Vec<String> = Settings::NAMES.iter().map(|name| Settings::default().variable_of(name)).collect();
+    let names: Vec<String> =
+        Settings::NAMES.iter().map(|name| Settings::default().variable_of(name)).collect();
     let known = names.iter().map(String::as_str).chain(others);
     Some(match nearest(variable, known) {
         Some(meant) => format!("unknown variable {variable} ignored, did you mean {meant}?"),
