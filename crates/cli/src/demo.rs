@@ -27,6 +27,7 @@ enum Demo {
     #[get("/")]
     Page,
     #[get("/health")]
+    #[quick]
     Health,
     #[get("/json")]
     Json,

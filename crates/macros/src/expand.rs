@@ -93,7 +93,10 @@ pub(crate) fn error_impl(input: &DeriveInput, error: &syn::Error) -> TokenStream
             fn parse(_: ::weftwork::MethodFilter, _: &[u8], _: &str) -> ::core::result::Result<Self, ::weftwork::MatchError> {
                 ::core::unreachable!()
             }
-            fn blocking_of(_: ::weftwork::MethodFilter, _: &[u8]) -> ::weftwork::Blocking {
+            fn blocking_of(
+                _: ::weftwork::MethodFilter,
+                _: &[u8],
+            ) -> ::core::option::Option<::weftwork::Blocking> {
                 ::core::unreachable!()
             }
             fn reads_ahead(_: ::weftwork::MethodFilter, _: &[u8]) -> ::core::option::Option<bool> {
@@ -204,15 +207,15 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
     let nested = attrs.iter().map(nested_pattern);
     quote! {
         #[allow(unused_variables, clippy::all)]
-        fn blocking_of(method: __weft::MethodFilter, path: &[u8]) -> __weft::Blocking {
+        fn blocking_of(method: __weft::MethodFilter, path: &[u8]) -> ::core::option::Option<__weft::Blocking> {
             const SEED: u64 = #seed;
             match search(method, path) {
                 #(#blocking)*
                 ::core::result::Result::Ok((number, _)) => {
-                    __weft::Blocking::Learn { route: __weft::route_id(SEED, number as u64) }
+                    ::core::option::Option::Some(__weft::Blocking::Learn { route: __weft::route_id(SEED, number as u64) })
                 }
                 // Rejected without a handler.
-                ::core::result::Result::Err(_) => __weft::Blocking::Never,
+                ::core::result::Result::Err(_) => ::core::option::Option::None,
             }
         }
 
@@ -250,16 +253,21 @@ fn ask_nested(NumberedAttr { variant, attr, .. }: &NumberedAttr<'_>, function: &
     Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#method, #parts[#at])))
 }
 
-/// Returns the match arm that states whether a route is known to block. Other routes are learned.
+/// Returns the match arm that states whether a route is known to block, or never to block. Other routes are learned.
 fn blocking_arm(attr: &NumberedAttr<'_>) -> TokenStream {
     let NumberedAttr { number, variant, .. } = attr;
-    if variant.blocks {
-        return quote! { ::core::result::Result::Ok((#number, _)) => __weft::Blocking::Always, };
+    let known = match (variant.blocks, variant.quick) {
+        (true, _) => Some(quote!(__weft::Blocking::Always)),
+        (_, true) => Some(quote!(__weft::Blocking::Never)),
+        _ => None,
+    };
+    if let Some(known) = known {
+        return quote! { ::core::result::Result::Ok((#number, _)) => ::core::option::Option::Some(#known), };
     }
     let Some(inner) = ask_nested(attr, "blocking_of") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
-            __weft::nested_blocking(__weft::route_id(SEED, #number as u64), #inner)
+            #inner.map(|inner| __weft::nested_blocking(__weft::route_id(SEED, #number as u64), inner))
         }
     }
 }

@@ -12,7 +12,9 @@ use proc_macro::TokenStream;
 /// Derives the trait `weftwork::Routes` for an enum.
 #[proc_macro_derive(
     Routes,
-    attributes(get, post, put, delete, patch, head, options, trace, connect, any, nest, blocks, unbuffered)
+    attributes(
+        get, post, put, delete, patch, head, options, trace, connect, any, nest, blocks, quick, unbuffered
+    )
 )]
 pub fn routes(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

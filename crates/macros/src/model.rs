@@ -24,6 +24,7 @@ pub(crate) struct Variant<'i> {
     pub(crate) item: &'i syn::Variant,
     pub(crate) attrs: Vec<RouteAttr>,
     pub(crate) blocks: bool,
+    pub(crate) quick: bool,
     pub(crate) unbuffered: bool,
     /// Field that holds nested routes.
     pub(crate) nested: Option<&'i Field>,
@@ -79,7 +80,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
 fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &str) -> Option<Error> {
     let errors = attributes.into_iter().filter_map(|attribute| {
         let name = attribute.path().get_ident()?.to_string();
-        let is_ours = ["nest", "blocks", "unbuffered", "connect"].contains(&name.as_str())
+        let is_ours = ["nest", "blocks", "quick", "unbuffered", "connect"].contains(&name.as_str())
             || METHODS.iter().any(|(known, _)| *known == name);
         let why = format!("`#[{name}]` belongs to a variant: put it above the variant instead of {place}");
         is_ours.then(|| Error::new(attribute.path().span(), why))
@@ -96,7 +97,7 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
     }
     let mut attrs = Vec::new();
     let mut nests = Vec::new();
-    let (mut blocks, mut unbuffered) = (false, false);
+    let (mut blocks, mut quick, mut unbuffered) = (false, false, false);
     for attribute in &item.attrs {
         let Some(name) = attribute.path().get_ident().map(ToString::to_string) else { continue };
         if name == "nest" {
@@ -107,6 +108,9 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         } else if name == "blocks" {
             attribute.meta.require_path_only()?;
             blocks = true;
+        } else if name == "quick" {
+            attribute.meta.require_path_only()?;
+            quick = true;
         } else if name == "unbuffered" {
             attribute.meta.require_path_only()?;
             unbuffered = true;
@@ -121,13 +125,17 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         let why = "a variant is one route or nested ones, not both: give the route a variant of its own";
         return Err(Error::new(nest.pattern.text.span(), why));
     }
+    if blocks && quick {
+        let why = "a route blocks or is quick, not both: remove one of the two attributes";
+        return Err(Error::new(item.ident.span(), why));
+    }
     let is_nest = !nests.is_empty();
     attrs.extend(nests);
     if attrs.is_empty() {
         let why = format!("`{}` has no route: write `#[get(\"/...\")]` above it", item.ident);
         return Err(Error::new(item.ident.span(), why));
     }
-    let mut variant = Variant { item, attrs, blocks, unbuffered, nested: None };
+    let mut variant = Variant { item, attrs, blocks, quick, unbuffered, nested: None };
     variant.join_fields(is_nest)?;
     Ok(variant)
 }

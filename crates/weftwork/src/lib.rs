@@ -75,7 +75,7 @@ pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
     OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender, StreamFilter,
-    UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
+    UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick, text, unbuffered,
 };
 pub use server::{Address, Running, Server, ServerStatus};
 pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source};
@@ -102,7 +102,7 @@ pub use weftwork_macros::Routes;
 pub mod prelude {
     pub use crate::{
         Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response,
-        Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, routes, text,
+        Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, quick, routes, text,
     };
     #[cfg(feature = "json")]
     pub use crate::{Form, Json, Query, json};

@@ -325,8 +325,9 @@ impl Running {
         self.cx.stats()
     }
 
-    /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
-    /// least one thread, and the server one more. A few threads for other work do not count.
+    /// Returns the number of threads that serve requests, at most `threads_max`. Exceptions are that each loop has at
+    /// least one thread, and the server one more, and the spare threads of [`threads_max`](Settings::threads_max). A few
+    /// threads for other work do not count.
     pub fn threads(&self) -> usize {
         self.handle.threads()
     }

@@ -55,6 +55,7 @@ macro_rules! every_engine {
             mod shapes;
             mod shutdown;
             mod spread;
+            mod starvation;
             mod trailers;
             mod tunnels;
             mod unread;

@@ -66,6 +66,8 @@ pub(super) struct EventLoop {
     pub(super) index: usize,
     /// The leader is in a call that may block, and a thread that can lead is reserved.
     pub(super) has_reserve: bool,
+    /// The route that the leader calls, if it is to be learned.
+    pub(super) route: Option<u64>,
     poll: Poll,
     events: Events,
     /// The events of this cycle. The loop may change threads in the middle of them.
@@ -116,6 +118,7 @@ impl EventLoop {
         Ok(EventLoop {
             index,
             has_reserve: false,
+            route: None,
             poll,
             events: Events::with_capacity(EVENTS),
             batch: Vec::with_capacity(EVENTS),

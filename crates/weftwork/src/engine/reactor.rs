@@ -78,6 +78,7 @@ impl Reactor {
     ) -> io::Result<Arc<Reactor>> {
         let settings = &cx.settings;
         let limits = Limits {
+            spare: 0,
             idle_kept: 0,
             threads_max: settings.threads_max.saturating_sub(polls.len()).max(1),
             queue_max: settings.queue_max,

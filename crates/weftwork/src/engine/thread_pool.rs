@@ -67,6 +67,8 @@ pub(super) struct Limits {
     /// Idle threads that stay when there is no work.
     pub(super) idle_kept: usize,
     pub(super) threads_max: usize,
+    /// Threads beyond `threads_max`, for jobs in front alone.
+    pub(super) spare: usize,
     /// Jobs that wait while every thread is busy.
     pub(super) queue_max: usize,
     /// The last idle thread that takes work has another one started ahead.
@@ -128,10 +130,19 @@ pub(super) struct PoolStats {
 impl<J> State<J> {
     /// How many more threads may be started now.
     fn startable(&self, limits: &Limits) -> usize {
+        self.startable_up_to(limits.threads_max)
+    }
+
+    /// The same, for jobs in front.
+    fn startable_in_front(&self, limits: &Limits) -> usize {
+        self.startable_up_to(limits.threads_max + limits.spare)
+    }
+
+    fn startable_up_to(&self, threads_max: usize) -> usize {
         if self.closed || self.backoff.is_some_and(|until| Instant::now() < until) {
             return 0;
         }
-        limits.threads_max.saturating_sub(self.threads)
+        threads_max.saturating_sub(self.threads)
     }
 }
 
@@ -195,7 +206,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// thread is [reserved](ThreadPool::reserve) for this job.
     pub(super) fn try_submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) -> Result<(), J> {
         let state = lock(&self.state);
-        if self.free(&state) + usize::from(has_reserve) <= state.urgent {
+        if self.free_in_front(&state) + usize::from(has_reserve) <= state.urgent {
             return Err(job);
         }
         drop(state);
@@ -203,19 +214,26 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         Ok(())
     }
 
-    /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: no thread is parked. A thread
-    /// that would have to be started does not count, since the system may refuse it.
+    /// Keeps a thread for a job that may be [submitted in front](ThreadPool::submit_front): one that is parked, or a spare one if
+    /// all others are there. False: there is none. Another thread that would have to be started does not count, since the system may
+    /// refuse it.
     pub(super) fn reserve(&self, spawn: impl Fn()) -> bool {
-        if self.parked() == 0 {
+        if self.parked() == 0 && self.spare() == 0 {
             return false;
         }
         let reserved = self.reserved.fetch_add(1, Ordering::SeqCst);
-        let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst);
+        let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst) + self.spare();
         if !is_granted {
             // A thread may have gone to wait meanwhile, and have left a job in the queue.
             self.unreserve(spawn);
         }
         is_granted
+    }
+
+    /// Spare threads that may be started now. None, as long as another thread may be.
+    fn spare(&self) -> usize {
+        let state = lock(&self.state);
+        if state.threads < self.limits.threads_max { 0 } else { state.startable_in_front(&self.limits) }
     }
 
     /// The job in front was submitted, or is not needed: the thread may take other jobs.
@@ -231,7 +249,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// other threads are.
     fn is_reserved(&self, state: &State<J>, parked: usize) -> bool {
         let reserved = self.reserved.load(Ordering::SeqCst);
-        reserved > 0 && reserved > parked + state.startable(&self.limits)
+        reserved > 0 && reserved > parked + state.startable_in_front(&self.limits)
     }
 
     /// There is work in the queue for a thread beside which so many are parked, or the thread has to exit.
@@ -277,7 +295,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn is_starved(&self) -> bool {
         self.has_queue() && {
             let state = lock(&self.state);
-            state.urgent > self.without_work(&state) + state.startable(&self.limits)
+            state.urgent > self.without_work(&state) + state.startable_in_front(&self.limits)
         }
     }
 
@@ -302,6 +320,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.free(&state) > state.queue.len()
     }
 
+    /// Another job in front would find a thread.
+    pub(super) fn has_thread_in_front(&self) -> bool {
+        let state = lock(&self.state);
+        self.free_in_front(&state) > state.urgent
+    }
+
     /// Another job would find a thread, or a place in the queue.
     pub(super) fn has_output_space(&self) -> bool {
         self.has_space_in(&lock(&self.state))
@@ -315,6 +339,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     fn free(&self, state: &State<J>) -> usize {
         let reserved = self.reserved.load(Ordering::SeqCst);
         (self.without_work(state) + state.startable(&self.limits)).saturating_sub(reserved)
+    }
+
+    /// The same, for another job in front.
+    fn free_in_front(&self, state: &State<J>) -> usize {
+        let reserved = self.reserved.load(Ordering::SeqCst);
+        (self.without_work(state) + state.startable_in_front(&self.limits)).saturating_sub(reserved)
     }
 
     /// Threads that wait, or are about to look at the queue.

@@ -84,6 +84,7 @@ impl Workers {
     ) -> io::Result<Arc<Workers>> {
         let settings = &cx.settings;
         let limits = Limits {
+            spare: 0,
             idle_kept: settings.standby_kept.max(1),
             threads_max: settings.threads_max,
             queue_max: settings.queue_max,

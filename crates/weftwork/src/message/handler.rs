@@ -166,9 +166,9 @@ pub enum Blocking {
         /// Number of the route.
         route: u64,
     },
-    /// Blocks. The engine hands off the loop before the call.
+    /// Blocks. A thread other than the loop's calls it. See [`blocks`].
     Always,
-    /// Never blocks. The engine does not hand off the loop for it unless it has been seen to block.
+    /// Never blocks. The loop calls it. See [`quick`].
     Never,
 }
 
@@ -217,28 +217,54 @@ impl Handler for Arc<dyn Handler> {
 /// let report = blocks(|_: &mut Request| { std::thread::sleep(std::time::Duration::from_millis(1)); "done" });
 /// ```
 pub fn blocks(handler: impl Handler) -> impl Handler {
-    struct Blocks<H>(H);
-    impl<H: Handler> Handler for Blocks<H> {
-        fn call(&self, req: &mut Request<'_>) -> Response {
-            self.0.call(req)
-        }
-        fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
-            Blocking::Always
-        }
-        fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
-            self.0.pattern(line)
-        }
-        fn check(&self) -> Result<()> {
-            self.0.check()
-        }
-        fn needs(&self) -> Vec<RequiredState> {
-            self.0.needs()
-        }
-        fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
-            self.0.reads_ahead(line)
-        }
+    Marked { handler, blocking: Blocking::Always }
+}
+
+/// Marks a handler that never blocks, such as a health check. In `adaptive` and `pool`, an event loop calls it from its
+/// first request on, even if all threads are busy and the queue is full. So a probe never waits behind the site.
+///
+/// A marked handler that blocks all the same holds its loop for 1 to 5 ms at each request. Then the loop moves to another
+/// thread. If all threads are busy, there is one spare thread for each loop, and after that the loop waits. For a variant of
+/// an enum of routes, use the attribute `#[quick]`.
+///
+/// ```
+/// use weftwork::{Router, quick};
+/// let site = Router::new().get("/health", quick(|_: &mut weftwork::Request| "OK"));
+/// ```
+pub fn quick(handler: impl Handler) -> impl Handler {
+    Marked { handler, blocking: Blocking::Never }
+}
+
+/// A handler about which it is known whether it blocks.
+struct Marked<H> {
+    handler: H,
+    blocking: Blocking,
+}
+
+impl<H: Handler> Handler for Marked<H> {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        self.handler.call(req)
     }
-    Blocks(handler)
+
+    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
+        self.blocking
+    }
+
+    fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
+        self.handler.pattern(line)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.handler.check()
+    }
+
+    fn needs(&self) -> Vec<RequiredState> {
+        self.handler.needs()
+    }
+
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        self.handler.reads_ahead(line)
+    }
 }
 
 /// Calls the handler when the head has arrived, before any of the body. Use it for uploads with a dialog between client

@@ -33,7 +33,7 @@ pub use escape::escaped;
 pub(crate) use escape::{checkbox, form_decoded, plain_field_name, split_unquoted};
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};
 pub use filter::StreamFilter;
-pub use handler::{Blocking, Handler, RequestLine, blocks, unbuffered};
+pub use handler::{Blocking, Handler, RequestLine, blocks, quick, unbuffered};
 pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]

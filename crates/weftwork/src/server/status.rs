@@ -80,8 +80,9 @@ impl ServerStatus {
         self.started.get().map_or(ServerStats::default(), |started| started.counters.read(&started.watchdog))
     }
 
-    /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
-    /// least one thread, and the server one more. A few threads for other work do not count.
+    /// Returns the number of threads that serve requests, at most `threads_max`. Exceptions are that each loop has at
+    /// least one thread, and the server one more, and the spare threads of [`threads_max`](Settings::threads_max). A few
+    /// threads for other work do not count.
     pub fn threads(&self) -> usize {
         self.started.get().and_then(|started| started.handle.upgrade()).map_or(0, |handle| handle.threads())
     }

@@ -425,7 +425,7 @@ fn routes_are_listed_with_their_prefixes() {
 #[test]
 fn engines_learn_each_route_by_itself() {
     let learned = |method: &str, path: &str| {
-        Site::blocking_of(MethodFilter::of(&method.parse().unwrap()), path.as_bytes())
+        Site::blocking_of(MethodFilter::of(&method.parse().unwrap()), path.as_bytes()).unwrap()
     };
     let user = learned("GET", "/users/7");
     assert!(matches!(user, Blocking::Learn { .. }));

@@ -72,10 +72,8 @@ where
 
     /// Returns the blocking behaviour of a request's route. Engines learn each route separately.
     fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
-        match (T::blocking_of(MethodFilter::of(line.method()), line.path_bytes()), &self.fallback) {
-            (Blocking::Never, Some(fallback)) => fallback.blocking(line),
-            (known, _) => known,
-        }
+        let own = T::blocking_of(MethodFilter::of(line.method()), line.path_bytes());
+        own.or_else(|| Some(self.fallback.as_ref()?.blocking(line))).unwrap_or(Blocking::Never)
     }
 
     fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {

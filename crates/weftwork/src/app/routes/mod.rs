@@ -166,7 +166,7 @@ pub trait Routes: Sized + 'static {
     fn parse(method: MethodFilter, path: &[u8], query: &str) -> Result<Self, MatchError>;
 
     #[doc(hidden)]
-    fn blocking_of(filter: MethodFilter, path: &[u8]) -> Blocking;
+    fn blocking_of(filter: MethodFilter, path: &[u8]) -> Option<Blocking>;
 
     #[doc(hidden)]
     fn reads_ahead(method: MethodFilter, path: &[u8]) -> Option<bool>;

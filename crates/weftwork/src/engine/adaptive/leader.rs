@@ -103,12 +103,10 @@ impl Shared {
             // There is no handler to call. What the response streams hands the loop off before it waits.
             return CallMode::Inline { route: None };
         }
-        if matches!(self.mode, Mode::Pool { .. }) {
-            return CallMode::Posted;
-        }
         match self.handler.blocking(&conn.request_line()) {
             Blocking::Never => CallMode::Inline { route: None },
             Blocking::Always => CallMode::Posted,
+            Blocking::Learn { .. } if matches!(self.mode, Mode::Pool { .. }) => CallMode::Posted,
             Blocking::Learn { route } if self.predictor.predicts_blocking(route) => CallMode::Posted,
             Blocking::Learn { route } if self.predictor.is_proven_quick(route) => {
                 CallMode::Inline { route: Some(route) }
@@ -122,12 +120,13 @@ impl Shared {
     /// Runs the handler with the loop in its cell: two swaps, if the handler is quick.
     fn call_inline(
         self: &Arc<Shared>,
-        lp: Box<EventLoop>,
+        mut lp: Box<EventLoop>,
         mut active: ActiveConn,
         route: Option<u64>,
         worker: &mut WorkerState,
     ) -> CallResult {
         let (index, now) = (lp.index, lp.now());
+        lp.route = route;
         let cell = &self.cells[index];
         let current = &*worker.current;
         current.ticket.set(Some((index, cell.release(lp))));
@@ -137,14 +136,12 @@ impl Shared {
         active.guarded(&self.loops, |conn| conn.run(call));
         if let Some(mut lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
             self.end_reserve(&mut lp);
-            if let Some(route) = route {
+            // A wait that was refused counts as stuck already.
+            if let Some(route) = lp.route.take() {
                 self.predictor.record_quick(route);
             }
             let (lp, next) = self.with_guard(lp, |lp| lp.resume(active, &self.cx));
             return CallResult::Kept(lp, next);
-        }
-        if let Some(route) = route {
-            self.predictor.record_stuck(route);
         }
         let conn = active.leave_loop(&self.loops);
         if conn.is_upgraded() {

@@ -23,7 +23,7 @@
 //! | shared poller (`shared_poller.rs`) | an event: to a pool thread; the monitor, after 500 ms: to its loop |
 //! | inbox of its loop (`LoopMessage::Adopt`) | the leader: into the table |
 //!
-//! The engine `pool` is this engine with one loop that makes no inline calls ([`Mode::Pool`]).
+//! The engine `pool` is this engine with one loop that calls only marked routes ([`Mode::Pool`]).
 
 mod detached;
 mod leader;
@@ -93,6 +93,9 @@ impl Mode {
                 idle_kept: settings.standby_kept.max(loops),
                 // Every loop needs a leader, whatever the limit says.
                 threads_max: settings.threads_max.max(loops + 1),
+                // If all threads are in calls, each loop still gets a leader: twice for a new route, until the route is learned,
+                // and once for a route that was quick before.
+                spare: 2 * loops + 1,
                 queue_max,
                 starts_ahead: false,
                 keep_alive: KEEP_ALIVE,
@@ -101,6 +104,7 @@ impl Mode {
             Mode::Pool { standby } => Limits {
                 idle_kept: standby,
                 threads_max: settings.threads_max + 1,
+                spare: 1,
                 queue_max,
                 starts_ahead: true,
                 keep_alive: POOL_KEEP_ALIVE,
@@ -241,8 +245,9 @@ impl Shared {
     /// Gives a loop to the next thread there is.
     fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
         let now = lp.now();
+        self.note_stuck(&mut lp);
         let had_reserve = std::mem::take(&mut lp.has_reserve);
-        if !self.pool.has_thread() {
+        if !self.pool.has_thread_in_front() {
             // Its connections wait until a thread leads it. No other loop gives it new ones.
             self.loops.note_load(lp.index, usize::MAX / 2);
             self.warn_exhausted(now);
@@ -250,6 +255,13 @@ impl Shared {
         self.pool.submit_front(Job::Lead(lp), || self.spawn());
         if had_reserve {
             self.pool.unreserve(|| self.spawn());
+        }
+    }
+
+    /// Learns at once that the leader's call blocks, and not when the call returns: until then there may be many more.
+    fn note_stuck(&self, lp: &mut EventLoop) {
+        if let Some(route) = lp.route.take() {
+            self.predictor.record_stuck(route);
         }
     }
 
@@ -261,6 +273,7 @@ impl Shared {
 
     /// Gives a loop to another thread, or back if no thread is free.
     fn try_hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
+        self.note_stuck(&mut lp);
         let has_reserve = std::mem::take(&mut lp.has_reserve);
         let submitted = self.pool.try_submit_front(Job::Lead(lp), has_reserve, || self.spawn());
         match submitted {

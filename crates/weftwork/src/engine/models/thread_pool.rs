@@ -70,7 +70,14 @@ impl EventSource for Events {
 }
 
 fn limits(threads_max: usize) -> Limits {
-    Limits { idle_kept: 1, threads_max, queue_max: 9, starts_ahead: false, keep_alive: Duration::ZERO }
+    Limits {
+        idle_kept: 1,
+        threads_max,
+        spare: 0,
+        queue_max: 9,
+        starts_ahead: false,
+        keep_alive: Duration::ZERO,
+    }
 }
 
 type TestPool<S> = Arc<ThreadPool<u32, S>>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{EventSource, State, ThreadPool, WATCH_TIMEOUT, Watched, Work};
 use crate::engine::sync::{Guard, Ordering, lock};
 
-/// The pool is closed.
+/// The pool is closed, or has one thread too many.
 struct Closed;
 
 impl<J, S: EventSource> ThreadPool<J, S> {
@@ -127,6 +127,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             drop(state);
             // One thread that watches tells the next.
             self.source.wake_one();
+            return Err(Closed);
+        }
+        // A job in front has needed a spare thread. Now there is one too many.
+        if state.threads > self.limits.threads_max && state.urgent == 0 {
+            self.count_out(&mut state);
+            let has_queue = !state.queue.is_empty();
+            drop(state);
+            if has_queue {
+                // It may have been woken for a job.
+                self.request_thread(spawn);
+            }
             return Err(Closed);
         }
         if !self.is_wanted(&state, self.parked()) {

@@ -74,7 +74,11 @@ impl<J, S: EventSource> ThreadPool<J, S> {
 
     fn may_start(&self, state: &State<J>) -> bool {
         // Not a load, for the same reason as in `request_thread`: a thread may have taken an event meanwhile.
-        self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && state.startable(&self.limits) > 0
+        let startable = match state.urgent {
+            0 => state.startable(&self.limits),
+            _ => state.startable_in_front(&self.limits),
+        };
+        self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && startable > 0
     }
 
     /// A thread is parked, or all are busy and another one may be started.

@@ -9,6 +9,7 @@ use crate::engine::testing::burst::eventually;
 const LIMITS: Limits = Limits {
     idle_kept: 1,
     threads_max: 9,
+    spare: 0,
     queue_max: 9,
     starts_ahead: false,
     keep_alive: Duration::from_secs(60),
@@ -374,4 +375,36 @@ fn threads_that_come_back_now_and_then_spare_no_start() {
     (0..100).for_each(|at| pool.note_return(begun + Duration::from_secs(at)));
     assert!(pool.submit(1, start_none).is_ok());
     assert_eq!(pool.stats().threads, 1);
+}
+
+/// A loop gets a leader though all threads are in calls. The thread that comes back then is one too many.
+#[test]
+fn a_job_in_front_gets_a_spare_thread() {
+    let pool = pool(Limits { threads_max: 1, spare: 1, ..LIMITS });
+    occupy(&pool);
+    let started = Cell::new(0);
+    let spawn = || started.set(started.get() + 1);
+    assert!(pool.submit(1, spawn).is_ok());
+    assert!(!pool.has_thread() && pool.has_thread_in_front());
+    assert_eq!(started.get(), 0, "a job that waits behind has to wait");
+    assert!(pool.try_submit_front(2, false, spawn).is_ok());
+    assert_eq!((started.get(), pool.stats().threads), (1, 2));
+    assert_eq!(pool.try_submit_front(3, false, spawn), Err(3), "there is one spare thread");
+    assert_eq!(take(&pool, &no_start), 2);
+    pool.note_done();
+    assert!(pool.next(false, &no_start).is_none(), "the first thread exits after its work");
+    assert_eq!((pool.stats().threads, pool.stats().queued), (1, 1));
+    pool.note_done();
+    assert_eq!(take(&pool, &no_start), 1, "and the other one goes on with the queue");
+}
+
+#[test]
+fn a_spare_thread_can_be_reserved_if_all_others_are_there() {
+    let pool = pool(Limits { threads_max: 1, spare: 1, ..LIMITS });
+    assert!(!pool.reserve(no_start), "an ordinary thread may be started");
+    occupy(&pool);
+    assert!(pool.reserve(no_start));
+    assert!(!pool.reserve(no_start), "there is one spare thread");
+    pool.unreserve(no_start);
+    assert!(pool.reserve(no_start));
 }

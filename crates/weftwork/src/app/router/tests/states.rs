@@ -79,8 +79,8 @@ impl Routes for Nothing {
     fn parse(_: MethodFilter, _: &[u8], _: &str) -> Result<Nothing, MatchError> {
         Err(MatchError::NotFound)
     }
-    fn blocking_of(_: MethodFilter, _: &[u8]) -> Blocking {
-        Blocking::Never
+    fn blocking_of(_: MethodFilter, _: &[u8]) -> Option<Blocking> {
+        Some(Blocking::Never)
     }
     fn reads_ahead(_: MethodFilter, _: &[u8]) -> Option<bool> {
         None
