@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
+use crate::fields::date;
+
 /// Length of an IMF-fixdate, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
 const DATE_BYTES: usize = 29;
 
@@ -42,6 +44,13 @@ impl Date {
         &self.line()[NAME.len()..][..DATE_BYTES]
     }
 
+    /// Whether `value` is an HTTP-date after this one. What is no date is not.
+    pub(crate) fn is_before(&self, value: &[u8]) -> bool {
+        // Most are of the same form and earlier, which is found out without parsing.
+        let is_earlier = value.len() == DATE_BYTES && sort_key(value) <= sort_key(self.as_bytes());
+        !is_earlier && date(value) > date(self.as_bytes())
+    }
+
     /// The field line, whole.
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
@@ -54,6 +63,13 @@ impl Date {
     pub(crate) fn ok_start(&self) -> &[u8; START_BYTES] {
         &self.0
     }
+}
+
+/// The parts of an IMF-fixdate, the longest span of time first. Equal lengths compare as numbers.
+fn sort_key(date: &[u8]) -> (&[u8], usize, &[u8], &[u8]) {
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = MONTHS.chunks(3).position(|name| name == &date[8..11]).unwrap_or(MONTHS.len());
+    (&date[12..16], month, &date[5..7], &date[17..25])
 }
 
 #[cfg(test)]
@@ -81,5 +97,36 @@ mod tests {
     fn a_clock_before_1970_says_1970() {
         let time = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(Date::at(time).as_bytes(), b"Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+    #[test]
+    fn rfc9110_8_8_2_1_dates_after_this_one() {
+        let now = Date::at(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+        for later in [
+            "Sun, 06 Nov 1994 08:49:38 GMT",
+            "Sun, 06 Nov 1994 08:50:00 GMT",
+            "Sun, 06 Nov 1994 09:00:00 GMT",
+            "Mon, 07 Nov 1994 00:00:00 GMT",
+            "Thu, 01 Dec 1994 00:00:00 GMT",
+            "Sun, 01 Jan 1995 00:00:00 GMT",
+            "Sunday, 06-Nov-94 08:49:38 GMT",
+            "Sun Nov  6 08:49:38 1994",
+            "  Sun, 06 Nov 1994 08:49:38 GMT ",
+        ] {
+            assert!(now.is_before(later.as_bytes()), "{later}");
+        }
+        for other in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:48:59 GMT",
+            "Mon, 31 Oct 1994 23:59:59 GMT",
+            "Fri, 31 Dec 1993 23:59:59 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "",
+            "tomorrow",
+            "Sun, 06 Nov 2994 08:49:xx GMT",
+            "Xxx, xx Xxx xxxx xx:xx:xx GMT",
+        ] {
+            assert!(!now.is_before(other.as_bytes()), "{other}");
+        }
     }
 }

@@ -30,7 +30,8 @@ pub struct ResponseHead<'a> {
     pub status: StatusCode,
     /// The Content-Type, unless `fields` has one.
     pub content_type: Option<&'a HeaderValue>,
-    /// All other fields, written in this order. Date replaces the codec's. Of Connection, `close` and tokens
+    /// All other fields, written in this order. Date replaces the codec's. Without it, a later Last-Modified is
+    /// replaced by the codec's Date. Of Connection, `close` and tokens
     /// such as `upgrade` are heeded; `upgrade` is added to an Upgrade field. Content-Length must be the length of the body. Transfer-Encoding is
     /// refused.
     pub fields: &'a [(HeaderName, HeaderValue)],
@@ -172,7 +173,9 @@ pub(crate) fn write_head(
         out.extend_from_slice(b"\r\n");
     }
     if !head.fields.is_empty() {
-        write_given(head.fields, out);
+        // A Date among the fields is that of another server or of a cache, and so is the other date.
+        let limit = (plan.last_modified_given && !plan.date_given).then_some(date);
+        write_given(head.fields, limit, out);
     }
     if let Some(length) = plan.content_length {
         write_content_length(length, out);
@@ -188,13 +191,22 @@ pub(crate) fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The fields of a response, except for those that the codec writes itself.
+/// The fields of a response, except for those that the codec writes itself. A Last-Modified after `limit` becomes
+/// `limit` (RFC 9110 §8.8.2.1): the clock of a file or of a handler may be ahead of the Date.
 #[inline(never)]
-fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
+fn write_given(fields: &[(HeaderName, HeaderValue)], limit: Option<&Date>, out: &mut Vec<u8>) {
     for (name, value) in fields {
-        if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
-            write_field(name.as_str().as_bytes(), value.as_bytes(), out);
+        if name == http::header::CONNECTION || name == http::header::CONTENT_LENGTH {
+            continue;
         }
+        let mut value = value.as_bytes();
+        if let Some(date) = limit
+            && name == http::header::LAST_MODIFIED
+            && date.is_before(value)
+        {
+            value = date.as_bytes();
+        }
+        write_field(name.as_str().as_bytes(), value, out);
     }
 }
 

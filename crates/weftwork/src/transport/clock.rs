@@ -55,19 +55,49 @@ impl Clock {
 /// `Date` text, formatted once a second for each thread that responds (libreactor keeps one per loop).
 #[derive(Clone, Debug)]
 pub(crate) struct DateCache {
-    second: u64,
+    /// Tick at which the text was formatted.
+    since: Tick,
+    /// Number of ticks until the next second of the time of day begins.
+    valid_for: u64,
     date: Date,
 }
 
 impl DateCache {
     pub(crate) fn new(now: Tick) -> DateCache {
-        DateCache { second: now.0 / 1000, date: Date::at(SystemTime::now()) }
+        DateCache::of(now, SystemTime::now())
+    }
+
+    fn of(now: Tick, time: SystemTime) -> DateCache {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        DateCache { since: now, valid_for: 1000 - u64::from(since.subsec_millis()), date: Date::at(time) }
     }
 
     pub(crate) fn at(&mut self, now: Tick) -> &Date {
-        if now.0 / 1000 != self.second {
+        if !self.is_valid(now) {
             *self = DateCache::new(now);
         }
         &self.date
+    }
+
+    /// Returns false for an earlier tick too. A thread may have read the clock before another thread filled the cache.
+    fn is_valid(&self, now: Tick) -> bool {
+        now.0.wrapping_sub(self.since.0) < self.valid_for
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The date follows the time of day, not the second in which the server started.
+    #[test]
+    fn a_date_is_formatted_again_when_the_next_second_begins() {
+        for (millis, valid_for) in [(0, 1000), (1, 999), (400, 600), (999, 1)] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_000 + millis);
+            let dates = DateCache::of(Tick(5000), time);
+            assert_eq!(dates.date.as_bytes(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+            assert!(dates.is_valid(Tick(5000)) && dates.is_valid(Tick(4999 + valid_for)), "{millis}");
+            assert!(!dates.is_valid(Tick(5000 + valid_for)) && !dates.is_valid(Tick(4999)), "{millis}");
+        }
     }
 }

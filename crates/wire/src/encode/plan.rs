@@ -30,6 +30,7 @@ pub(crate) struct Plan {
     /// Another protocol follows the head.
     pub(crate) switches: bool,
     pub(crate) date_given: bool,
+    pub(crate) last_modified_given: bool,
     pub(crate) content_type_given: bool,
     pub(crate) connection_given: bool,
 }
@@ -40,6 +41,7 @@ struct Given {
     content_length: Option<u64>,
     content_type: bool,
     date: bool,
+    last_modified: bool,
     connection: bool,
     close: bool,
 }
@@ -61,6 +63,7 @@ fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
     let mut plan = Plan {
         close: given.close,
         date_given: given.date,
+        last_modified_given: given.last_modified,
         content_type_given: given.content_type,
         connection_given: given.connection,
         ..Plan::default()
@@ -128,6 +131,7 @@ impl Given {
         for (name, value) in fields {
             match name.as_str() {
                 "date" => given.date = true,
+                "last-modified" => given.last_modified = true,
                 "content-type" => given.content_type = true,
                 "connection" => given.note_connection(value.as_bytes())?,
                 // It is named there, too.

@@ -451,3 +451,25 @@ fn a_plain_head_is_written_as_any_other() {
         }
     }
 }
+
+/// RFC 9110 §8.8.2.1
+#[test]
+fn a_last_modified_after_the_date_becomes_the_date() {
+    const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const NOW: &str = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    for (request, status, rest) in [
+        (GET, 200, "HTTP/1.1 200 OK\r\n@*Content-Length: 0\r\n\r\n"),
+        (HEAD, 200, "HTTP/1.1 200 OK\r\n@*Content-Length: 0\r\n\r\n"),
+        (GET, 304, "HTTP/1.1 304 Not Modified\r\n@*\r\n"),
+    ] {
+        let want = rest.replace('*', NOW);
+        check(request, (status, Exact(0), &[("last-modified", LATER)]), &[], &want, After::Next);
+    }
+    let earlier = [("last-modified", "Sun, 06 Nov 1994 08:49:36 GMT"), ("x", "y")];
+    let kept = "HTTP/1.1 200 OK\r\n@last-modified: Sun, 06 Nov 1994 08:49:36 GMT\r\nx: y\r\nContent-Length: 0\r\n\r\n";
+    check(GET, (200, Exact(0), &earlier), &[], kept, After::Next);
+    // A response of another server, or of a cache, has both dates from there.
+    let given = [("date", "Mon, 07 Nov 1994 08:49:37 GMT"), ("last-modified", LATER)];
+    let want = "HTTP/1.1 200 OK\r\ndate: Mon, 07 Nov 1994 08:49:37 GMT\r\nlast-modified: Sun, 06 Nov 1994 08:49:38 GMT\r\nContent-Length: 0\r\n\r\n";
+    check(GET, (200, Exact(0), &given), &[], want, After::Next);
+}

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderValue, Method, header};
-use weftwork_wire::Date;
+use weftwork_wire::{Date, fields};
 
 use super::{Middleware, Next, etags};
 use crate::message::{BodyWriter, Request, Response, StreamFilter};
@@ -238,6 +238,11 @@ impl Middleware for ResponseCache {
         if response.header_values(header::DATE).next().is_none()
             && let Ok(date) = HeaderValue::from_bytes(Date::at(wall).as_bytes())
         {
+            // The codec limits a date of its own only.
+            let modified = response.header(header::LAST_MODIFIED).and_then(|at| fields::date(at.as_bytes()));
+            if modified.is_some_and(|at| at > wall) {
+                response.set_header(header::LAST_MODIFIED, date.clone());
+            }
             response.append_header(header::DATE, date);
         }
         if let Some(stored) = Stored::of(&response, policy, now) {
