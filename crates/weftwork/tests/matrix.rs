@@ -61,6 +61,7 @@ macro_rules! every_engine {
             mod unread;
             mod upgrades;
             mod uploads;
+            mod validators;
             #[cfg(feature = "websocket")]
             mod websockets;
             mod waiting;

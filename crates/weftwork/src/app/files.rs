@@ -3,6 +3,7 @@
 mod beneath;
 mod byteranges;
 mod content_cache;
+mod content_hash;
 mod embedded;
 mod error;
 mod listing;
@@ -11,6 +12,7 @@ mod open_file_cache;
 mod precompressed;
 mod representation;
 mod root;
+mod served_dir;
 mod target;
 mod types;
 
@@ -69,10 +71,13 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # Fields that are sent
 /// - `ETag` is computed from the modification time in nanoseconds and from the size, so it is the same on all
-///   machines with the same files. If a tool gives all files the same time, two versions of equal size get the
-///   same tag. A file that changed within the last two seconds gets a weak tag, because it may change again
-///   within the same clock tick.
-/// - `Last-Modified`, `Accept-Ranges`, `Content-Type` by the extension, and `nosniff`.
+///   machines with the same files. A file that changed within the last two seconds gets a weak tag, because it
+///   may change again within the same clock tick.
+/// - A modification time in whole seconds was often set by a tool, and all versions of a file may have it. The tag
+///   is then computed from the content of a file of up to 1 MiB. A longer file whose time is before 1990 gets its
+///   tag from its change time, which differs between machines.
+/// - `Last-Modified`, unless the time is before 1990. `Accept-Ranges`, `Content-Type` by the extension, and
+///   `nosniff`.
 ///
 /// # Fields that are heeded
 /// - `If-Match`, `If-Unmodified-Since`, `If-None-Match` and `If-Modified-Since` are evaluated in the order of
@@ -115,8 +120,9 @@ pub struct Files {
     types: Vec<(String, Type)>,
 }
 
-/// Serves the files in `dir`. The directory is opened once. `dir` may be a symbolic link whose target changes
-/// later.
+/// Serves the files in `dir`. `dir` may be replaced while the server runs, or may be a symbolic link whose target
+/// changes. The path is looked at once a second, and when a name is not found. While there is no directory at the
+/// path, the answer is 503, and the log has one line.
 ///
 /// ```no_run
 /// use weftwork::prelude::*;
@@ -223,8 +229,8 @@ impl Files {
 
     /// Sends `app.js.br`, `app.js.zst` or `app.js.gz` instead of `app.js` to clients that accept the coding.
     /// The weights of `Accept-Encoding` decide. Equal weights are resolved in this order. A precompressed file
-    /// that is older than the original is ignored. Default: `true`, for types that compress well. Their
-    /// responses have `Vary: Accept-Encoding`.
+    /// that is more than two seconds older than the original is not sent, and the log says so once. Default:
+    /// `true`, for types that compress well. Their responses have `Vary: Accept-Encoding`.
     #[must_use]
     pub fn precompressed(self, on: bool) -> Files {
         Files { precompressed: on, ..self }
@@ -439,7 +445,8 @@ impl Files {
         } else {
             (content, None)
         };
-        Representation { content, content_type, coding, varies, cache_control }.respond(req)
+        let hashes = &self.open_files.hashes;
+        Representation { content, content_type, coding, varies, cache_control, hashes }.respond(req)
     }
 }
 

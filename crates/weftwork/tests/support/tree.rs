@@ -28,7 +28,8 @@ impl Tree {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        // With a fraction, as files have that were not written by a tool that sets times.
+        let changed = SystemTime::UNIX_EPOCH + Duration::new(784_111_777, 1);
         File::options().write(true).open(&path).unwrap().set_modified(changed).unwrap();
         path
     }

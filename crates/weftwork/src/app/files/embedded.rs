@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use super::content_hash::ContentHash;
 use super::root::{Content, ContentSource, Found};
 
 /// Embedded files by name.
@@ -20,7 +21,10 @@ struct Asset {
 impl Embedded {
     pub(super) fn new(assets: &'static [(&'static str, &'static [u8])]) -> Embedded {
         let named = assets.iter().map(|(name, bytes)| {
-            (name.trim_start_matches('/').as_bytes(), Asset { bytes, hash: hash(bytes) })
+            (
+                name.trim_start_matches('/').as_bytes(),
+                Asset { bytes, hash: ContentHash::new().push(bytes).value() },
+            )
         });
         Embedded(named.collect())
     }
@@ -42,13 +46,6 @@ impl Embedded {
         let next = self.0.range(inside.as_slice()..).next();
         next.filter(|(other, _)| other.starts_with(&inside)).map(|_| Found::Directory(None))
     }
-}
-
-/// FNV-1a. The bytes are trusted, so collisions on purpose are not a concern.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 impl fmt::Debug for Embedded {

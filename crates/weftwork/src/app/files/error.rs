@@ -3,6 +3,7 @@
 use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
 
+use super::served_dir::GONE;
 use super::target::PathError;
 use crate::app::path_form::canonical;
 use crate::error::Error;
@@ -16,6 +17,8 @@ pub(super) enum FileError {
     /// The file exists under the canonical spelling of the path.
     NonCanonical,
     Forbidden,
+    /// There is no directory at the path of the root.
+    RootGone,
     /// The process or the system has no file descriptor left.
     NoDescriptor(Errno),
     Failed(Errno),
@@ -44,6 +47,7 @@ impl From<Errno> for FileError {
             | Errno::ILSEQ
             | Errno::INVAL => FileError::NotFound,
             Errno::ACCESS | Errno::PERM => FileError::Forbidden,
+            GONE => FileError::RootGone,
             error @ (Errno::MFILE | Errno::NFILE) => FileError::NoDescriptor(error),
             error => FileError::Failed(error),
         }
@@ -59,12 +63,13 @@ impl FileError {
             FileError::Forbidden => {
                 problem(StatusCode::FORBIDDEN, "the server is not permitted to read this file")
             }
+            // The log has a line from the time when the directory was missed first.
+            FileError::RootGone => unavailable("the files are not available at the moment, try again later"),
             FileError::NoDescriptor(error) => {
                 // Clients that download many files slowly can cause this, so the rate of the log line is
                 // limited.
                 req.log_client(format_args!("cannot open {}: {error}", req.whole_path()));
-                problem(StatusCode::SERVICE_UNAVAILABLE, "too many open files, try again later")
-                    .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+                unavailable("too many open files, try again later")
             }
             FileError::Failed(error) => {
                 Error::io(format!("cannot open {}", req.whole_path()), error.into()).into_response()
@@ -96,6 +101,11 @@ pub(super) fn is_get_or_head(req: &Request<'_>) -> bool {
 pub(super) fn method_not_allowed() -> Response {
     problem(StatusCode::METHOD_NOT_ALLOWED, "files allow only GET and HEAD")
         .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
+}
+
+fn unavailable(detail: &str) -> Response {
+    problem(StatusCode::SERVICE_UNAVAILABLE, detail)
+        .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 pub(super) fn problem(status: StatusCode, detail: &str) -> Response {

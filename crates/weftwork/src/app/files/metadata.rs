@@ -6,11 +6,16 @@ use http::HeaderValue;
 use weftwork_wire::Date;
 use weftwork_wire::fields::{EntityTag, Validators};
 
+use super::content_hash::ContentHashes;
 use super::root::{Content, ContentSource};
 
 /// Clocks of file systems tick every few milliseconds, some every two seconds. A file that changed more
 /// recently may change again and keep its time.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
+
+/// Builds of software write no files before this time, 1990-01-01, but reproducible builds, zip archives and package
+/// managers set such times (1970, 1980, 1985). The time is then the same for all versions of a file.
+const ARTIFICIAL_BEFORE: Duration = Duration::from_secs(631_152_000);
 
 /// Values of the fields `ETag` and `Last-Modified`.
 #[derive(Clone, Debug)]
@@ -20,8 +25,16 @@ pub(super) struct FileMetadata {
     weak: bool,
     /// State of the file that the values were computed from.
     state: u64,
+    changed: Option<SystemTime>,
     length: u64,
     coding: Option<&'static str>,
+}
+
+/// A number that is another one for another content of the same length.
+struct ContentVersion {
+    number: u64,
+    /// Time after which a change leads to another number. `None` if every change does.
+    since: Option<SystemTime>,
 }
 
 impl Content {
@@ -30,10 +43,11 @@ impl Content {
     /// For a stable file, the metadata is computed once while the file stays open, which saves 1,400
     /// instructions a request. If the file changes, or is also sent with another coding, the metadata is
     /// computed each time until the file is opened again.
-    pub(super) fn metadata(&self, coding: Option<&'static str>) -> FileMetadata {
-        let made = || FileMetadata::of(self, coding);
+    pub(super) fn metadata(&self, coding: Option<&'static str>, hashes: &ContentHashes) -> FileMetadata {
+        let made = || FileMetadata::of(self, coding, hashes);
+        let since = if self.is_time_set() { self.changed } else { self.modified };
         match &self.source {
-            ContentSource::File(opened) if self.is_stable() => {
+            ContentSource::File(opened) if since.is_none_or(|at| self.is_stable_since(at)) => {
                 let cached = opened.metadata.get_or_init(made);
                 if cached.is_of(self, coding) { cached.clone() } else { made() }
             }
@@ -41,8 +55,31 @@ impl Content {
         }
     }
 
-    fn is_stable(&self) -> bool {
-        self.modified.is_none_or(|at| self.is_stable_since(at))
+    fn version(&self, hashes: &ContentHashes) -> ContentVersion {
+        if !self.is_time_set() {
+            return ContentVersion { number: self.state, since: self.modified };
+        }
+        match (hashes.of(self), self.changed) {
+            (Some(hash), _) => ContentVersion { number: hash, since: None },
+            (None, Some(changed)) if self.is_artificial() => {
+                // The same file has another number on another machine, so it may be sent once more.
+                let nanos = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+                ContentVersion { number: nanos as u64, since: Some(changed) }
+            }
+            _ => ContentVersion { number: self.state, since: self.modified },
+        }
+    }
+
+    /// Returns whether a tool has set the modification time, in whole seconds. Another version of the file may have
+    /// the same one. A write would have set the change time too.
+    fn is_time_set(&self) -> bool {
+        let (Some(modified), Some(changed)) = (self.modified, self.changed) else { return false };
+        let is_whole = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|at| at.subsec_nanos() == 0);
+        is_whole && changed.duration_since(modified).is_ok_and(|later| later > STABLE_AFTER)
+    }
+
+    fn is_artificial(&self) -> bool {
+        self.modified.is_some_and(|at| at < SystemTime::UNIX_EPOCH + ARTIFICIAL_BEFORE)
     }
 
     /// Returns whether a change now would give the file another time than `at`.
@@ -50,19 +87,21 @@ impl Content {
         at.checked_add(STABLE_AFTER).is_some_and(|settled| settled <= self.seen)
     }
 
-    /// RFC 9110 section 8.8.2.1: the date is never later than the response.
+    /// Returns the date of the last change, if it is known. RFC 9110 section 8.8.2.1: it is never later than the
+    /// response.
     fn dated(&self) -> Option<SystemTime> {
-        self.modified.map(|at| at.min(self.seen))
+        self.modified.filter(|_| !self.is_artificial()).map(|at| at.min(self.seen))
     }
 }
 
 impl FileMetadata {
-    fn of(content: &Content, coding: Option<&'static str>) -> FileMetadata {
-        let Content { state, length, .. } = *content;
-        let weak = !content.is_stable();
+    fn of(content: &Content, coding: Option<&'static str>, hashes: &ContentHashes) -> FileMetadata {
+        let Content { state, length, changed, .. } = *content;
+        let ContentVersion { number, since } = content.version(hashes);
+        let weak = since.is_some_and(|at| !content.is_stable_since(at));
         let start = if weak { "W/" } else { "" };
         let (dash, name) = coding.map_or(("", ""), |name| ("-", name));
-        let tag = format!("{start}\"{state:x}-{length:x}{dash}{name}\"");
+        let tag = format!("{start}\"{number:x}-{length:x}{dash}{name}\"");
         let date = |at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok();
         FileMetadata {
             // Cannot fail: both values are ASCII.
@@ -70,13 +109,15 @@ impl FileMetadata {
             modified: content.dated().and_then(date),
             weak,
             state,
+            changed,
             length,
             coding,
         }
     }
 
     fn is_of(&self, content: &Content, coding: Option<&'static str>) -> bool {
-        (self.state, self.length, self.coding) == (content.state, content.length, coding)
+        (self.state, self.changed, self.length, self.coding)
+            == (content.state, content.changed, content.length, coding)
     }
 
     /// Returns the validators that conditions of requests are compared with. `content` is the file that this
@@ -99,16 +140,19 @@ mod tests {
     use super::super::root::OpenFile;
     use super::*;
 
-    const CHANGED: SystemTime = SystemTime::UNIX_EPOCH;
+    /// A time after that of reproducible builds.
+    fn changed() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+    }
 
     fn opened() -> Arc<OpenFile> {
         OpenFile::new(File::open("/dev/null").unwrap(), 1)
     }
 
-    /// Returns the metadata of `opened`, which changed in 1970 and was read `age` later.
+    /// Returns the metadata of `opened`, which changed in 1994 and was read `age` later.
     fn content(opened: &Arc<OpenFile>, state: u64, length: u64, age: Duration) -> Content {
         let source = ContentSource::File(opened.clone());
-        Content { source, length, modified: Some(CHANGED), changed: None, state, seen: CHANGED + age }
+        Content { source, length, modified: Some(changed()), changed: None, state, seen: changed() + age }
     }
 
     #[test]
@@ -119,7 +163,7 @@ mod tests {
             [(0, "W/\"a-3\""), (1999, "W/\"a-3\""), (2000, "\"a-3\""), (9000, "\"a-3\""), (1000, "W/\"a-3\"")]
         {
             let content = content(&opened, 10, 3, Duration::from_millis(age));
-            let metadata = content.metadata(None);
+            let metadata = content.metadata(None, &ContentHashes::default());
             assert_eq!(metadata.tag.as_ref().unwrap(), want, "after {age} ms");
             let EntityTag { weak, opaque } = metadata.validators(&content).tag.unwrap();
             assert_eq!((weak, opaque), (want.starts_with('W'), &b"a-3"[..]), "after {age} ms");
@@ -129,20 +173,23 @@ mod tests {
     #[test]
     fn a_file_has_not_changed_later_than_it_was_looked_at() {
         let content = Content {
-            seen: CHANGED,
-            modified: Some(CHANGED + STABLE_AFTER),
+            seen: changed(),
+            modified: Some(changed() + STABLE_AFTER),
             ..content(&opened(), 1, 1, STABLE_AFTER)
         };
-        let metadata = content.metadata(None);
-        assert_eq!(metadata.modified.as_ref().unwrap(), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(metadata.validators(&content).modified, Some(CHANGED));
+        let metadata = content.metadata(None, &ContentHashes::default());
+        assert_eq!(metadata.modified.as_ref().unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(metadata.validators(&content).modified, Some(changed()));
     }
 
     #[test]
     fn what_is_kept_is_sent_for_the_same_bytes_alone() {
         let opened = opened();
         let describe = |state, length, coding| {
-            content(&opened, state, length, STABLE_AFTER).metadata(coding).tag.unwrap()
+            content(&opened, state, length, STABLE_AFTER)
+                .metadata(coding, &ContentHashes::default())
+                .tag
+                .unwrap()
         };
         let first = describe(1, 1, None);
         assert_eq!(first, "\"1-1\"");

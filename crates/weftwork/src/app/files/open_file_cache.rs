@@ -7,10 +7,13 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Result;
 
 use super::content_cache::CacheMemory;
+use super::content_hash::ContentHashes;
+use super::precompressed::SkippedSiblings;
 use super::root::{Content, ContentSource, Found, OpenFile, Root};
 
 /// Time for which a look-up stays valid. The content and the number of names are checked at each request. Only
-/// a file that was moved, or whose directory or link was moved, is still found for this long.
+/// a file that was moved, or whose directory or link was moved, is still found for this long. The same holds for all files
+/// of a root that was replaced.
 const VALID_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of open files. Each one uses a descriptor.
 const FILES_MAX: usize = 128;
@@ -19,6 +22,8 @@ const FILES_MAX: usize = 128;
 pub(super) struct OpenFileCache {
     entries: Mutex<Entries>,
     memory: Arc<CacheMemory>,
+    pub(super) hashes: ContentHashes,
+    pub(super) skipped: SkippedSiblings,
 }
 
 struct Entries {
@@ -28,6 +33,8 @@ struct Entries {
 
 struct CachedFile {
     since: SystemTime,
+    /// Root in which the file was looked up.
+    generation: u64,
     opened: Arc<OpenFile>,
 }
 
@@ -36,6 +43,8 @@ impl OpenFileCache {
         OpenFileCache {
             entries: Mutex::new(Entries { files: HashMap::new(), swept: SystemTime::now() }),
             memory: Arc::default(),
+            hashes: ContentHashes::default(),
+            skipped: SkippedSiblings::default(),
         }
     }
 
@@ -45,7 +54,8 @@ impl OpenFileCache {
     }
 
     pub(super) fn find_at(&self, root: &Root, name: &[u8], now: SystemTime) -> Result<Found> {
-        if let Some(opened) = self.lookup(name, now) {
+        let generation = root.generation_at(now);
+        if let Some(opened) = self.lookup(name, now, generation) {
             if let Some(content) = Content::named(opened, &self.memory, now) {
                 return Ok(Found::Content(content));
             }
@@ -56,7 +66,7 @@ impl OpenFileCache {
         if let Found::Content(Content { source: ContentSource::File(opened), .. }) = &found
             && matches!(root, Root::Directory { .. })
         {
-            self.insert(name, opened.clone(), now);
+            self.insert(name, CachedFile { since: now, generation, opened: opened.clone() });
         }
         Ok(found)
     }
@@ -66,7 +76,7 @@ impl OpenFileCache {
         &self.memory
     }
 
-    fn lookup(&self, name: &[u8], now: SystemTime) -> Option<Arc<OpenFile>> {
+    fn lookup(&self, name: &[u8], now: SystemTime, generation: u64) -> Option<Arc<OpenFile>> {
         let mut entries = self.entries();
         // The sweep is here because a server that gets no new names inserts nothing.
         if !is_valid(entries.swept, now) {
@@ -74,17 +84,17 @@ impl OpenFileCache {
             entries.files.retain(|_, files| is_valid(files.since, now));
         }
         let files = entries.files.get(name)?;
-        is_valid(files.since, now).then(|| files.opened.clone())
+        (is_valid(files.since, now) && files.generation == generation).then(|| files.opened.clone())
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn insert(&self, name: &[u8], opened: Arc<OpenFile>, now: SystemTime) {
+    fn insert(&self, name: &[u8], cached: CachedFile) {
         let mut entries = self.entries();
         if entries.files.len() < FILES_MAX || entries.files.contains_key(name) {
-            entries.files.insert(name.to_vec(), CachedFile { since: now, opened });
+            entries.files.insert(name.to_vec(), cached);
         }
     }
 }
@@ -175,7 +185,7 @@ mod tests {
         let tree = Tree::new("sibling");
         let now = SystemTime::now();
         let siblings = |now| match tree.open_files.find_at(&tree.root, b"page", now) {
-            Ok(Found::Content(page)) => siblings(&tree.root, b"page", &page),
+            Ok(Found::Content(page)) => siblings(&tree.root, &tree.open_files, b"page", &page),
             _ => panic!("the page is there"),
         };
         tree.write("page", "1");

@@ -1,7 +1,12 @@
 //! Chooses a precompressed file to send instead of the original.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
+use rustix::io::Errno;
 use weftwork_wire::fields::quality;
 
 use super::open_file_cache::OpenFileCache;
@@ -11,8 +16,32 @@ use crate::message::Request;
 /// Codings and the extensions of their files. With equal weights, the smallest comes first.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
 
+/// Difference in whole seconds by which a precompressed file may be older. Many tools drop the fraction of a second,
+/// and zip archives and FAT have steps of two seconds.
+const OLDER_MAX: u64 = 2;
+
+/// Maximum number of log lines about precompressed files that are not sent.
+const LINES_MAX: usize = 1000;
+
 /// Tells which of [`CODINGS`] have a file.
 pub(super) type Siblings = [bool; CODINGS.len()];
+
+/// Precompressed files that are not sent, each of which has its line in the log: path, and seconds by which the file is
+/// too old.
+#[derive(Debug, Default)]
+pub(super) struct SkippedSiblings(Mutex<HashSet<(Vec<u8>, u64)>>);
+
+impl SkippedSiblings {
+    fn note(&self, path: Vec<u8>, older: u64, why: fmt::Arguments<'_>) {
+        let mut skipped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&path).into_owned();
+        let is_new = skipped.len() < LINES_MAX && skipped.insert((path, older));
+        drop(skipped);
+        if is_new {
+            log::warn!("the precompressed file {text:?} is not sent: {why}");
+        }
+    }
+}
 
 /// Returns the precompressed file that the client prefers, or the original.
 pub(super) fn choose(
@@ -26,7 +55,7 @@ pub(super) fn choose(
     if lines.is_empty() {
         return (plain, None);
     }
-    let siblings = siblings(root, path, &plain);
+    let siblings = siblings(root, open_files, path, &plain);
     if !siblings.contains(&true) {
         return (plain, None);
     }
@@ -39,19 +68,43 @@ pub(super) fn choose(
         if quality == 0 || quality < least {
             break;
         }
-        if let Ok(Found::Content(sibling)) = open_files.find(root, &[path, extension].concat())
-            && sibling.modified >= plain.modified
-        {
-            return (sibling, Some(coding));
+        let name = [path, extension].concat();
+        let Ok(Found::Content(sibling)) = open_files.find(root, &name) else { continue };
+        match seconds_older(&sibling, &plain) {
+            0..=OLDER_MAX => return (sibling, Some(coding)),
+            older => open_files.skipped.note(
+                name,
+                older,
+                format_args!("it is {older} s older than the original. Compress the original again"),
+            ),
         }
     }
     (plain, None)
 }
 
+/// Returns the difference of the modification times in whole seconds. Embedded files have none.
+fn seconds_older(sibling: &Content, plain: &Content) -> u64 {
+    plain.modified.map_or(0, whole_seconds).saturating_sub(sibling.modified.map_or(0, whole_seconds))
+}
+
+fn whole_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).as_ref().map_or(0, Duration::as_secs)
+}
+
 /// Looks for precompressed files once while `plain` is open. Most files have none, and most clients accept
 /// them.
-pub(super) fn siblings(root: &Root, path: &[u8], plain: &Content) -> Siblings {
-    let is_there = |extension| matches!(root.find(&[path, extension].concat()), Ok(Found::Content(_)));
+pub(super) fn siblings(root: &Root, open_files: &OpenFileCache, path: &[u8], plain: &Content) -> Siblings {
+    let is_there = |extension| {
+        let name = [path, extension].concat();
+        match root.find_in_current(&name) {
+            Ok(Found::Content(_)) => true,
+            Ok(Found::Directory(_) | Found::Other) | Err(Errno::NOENT | Errno::NAMETOOLONG) => false,
+            Err(error) => {
+                open_files.skipped.note(name, 0, format_args!("{error}"));
+                false
+            }
+        }
+    };
     let look = || CODINGS.map(|(_, extension)| is_there(extension));
     match &plain.source {
         ContentSource::File(opened) => *opened.siblings.get_or_init(look),

@@ -6,6 +6,7 @@ use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges, Validat
 
 use super::NOSNIFF;
 use super::byteranges;
+use super::content_hash::ContentHashes;
 use super::error::problem;
 use super::metadata::FileMetadata;
 use super::root::{Content, ContentSource};
@@ -25,11 +26,12 @@ pub(super) struct Representation<'a> {
     /// Whether other clients may get another coding.
     pub(super) varies: bool,
     pub(super) cache_control: Option<&'a HeaderValue>,
+    pub(super) hashes: &'a ContentHashes,
 }
 
 impl Representation<'_> {
     pub(super) fn respond(self, req: &Request<'_>) -> Response {
-        let metadata = self.content.metadata(self.coding);
+        let metadata = self.content.metadata(self.coding, self.hashes);
         let state = metadata.validators(&self.content);
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {

@@ -17,11 +17,12 @@ use super::content_cache::{CacheMemory, CachedContent};
 use super::embedded::Embedded;
 use super::metadata::FileMetadata;
 use super::precompressed::Siblings;
+use super::served_dir::{GONE, ServedDir};
 
 /// The source of the files.
 #[derive(Debug)]
 pub(super) enum Root {
-    Directory { dir: OwnedFd, links: Links },
+    Directory { dir: ServedDir, links: Links },
     Single { parent: PathBuf, name: Vec<u8> },
     Embedded(Embedded),
 }
@@ -71,9 +72,7 @@ pub(super) struct OpenFile {
 
 impl Root {
     pub(super) fn directory(dir: &Path) -> Result<Root> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(dir, flags, Mode::empty())?;
-        Ok(Root::Directory { dir, links: Links::Refuse })
+        Ok(Root::Directory { dir: ServedDir::open(dir)?, links: Links::Refuse })
     }
 
     pub(super) fn single(path: &Path) -> Result<Root> {
@@ -89,14 +88,33 @@ impl Root {
 
     /// Looks up `name`, which consists of segments joined by `/`. An empty name is the root.
     pub(super) fn find(&self, name: &[u8]) -> Result<Found> {
+        let found = self.find_in_current(name);
+        // A directory that was removed is found empty, and so is everything in it.
+        let may_be_gone = matches!(&found, Ok(Found::Directory(_)) | Err(Errno::NOENT | GONE));
         match self {
-            Root::Directory { dir, links } => Found::at(beneath::open(dir, name, *links)?),
+            Root::Directory { dir, .. } if may_be_gone && dir.look() => self.find_in_current(name),
+            _ => found,
+        }
+    }
+
+    /// Looks up `name` without a look at the path of the root.
+    pub(super) fn find_in_current(&self, name: &[u8]) -> Result<Found> {
+        match self {
+            Root::Directory { dir, links } => Found::at(beneath::open(dir.dir()?, name, *links)?),
             Root::Single { parent, .. } => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let path = parent.join(OsStr::from_bytes(name));
                 Found::at(rustix::fs::open(path, flags, Mode::empty())?)
             }
             Root::Embedded(assets) => assets.find(name).ok_or(Errno::NOENT),
+        }
+    }
+
+    /// Returns the number of the root in which names are looked up now. Files of another one are not served.
+    pub(super) fn generation_at(&self, now: SystemTime) -> u64 {
+        match self {
+            Root::Directory { dir, .. } => dir.generation_at(now),
+            Root::Single { .. } | Root::Embedded(_) => 0,
         }
     }
 }
