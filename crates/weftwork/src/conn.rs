@@ -23,6 +23,7 @@ mod exchange;
 mod feed_body;
 mod io;
 mod io_wait;
+mod observed;
 mod owner;
 mod pending_body;
 mod proxy_header;
@@ -33,7 +34,6 @@ mod upgrade;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Method;
@@ -45,12 +45,14 @@ pub(crate) use io_wait::{IoWait, Readiness};
 pub(crate) use owner::Registered;
 
 use self::conn_count::CountGuard;
+use self::observed::Observed;
 use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
 use crate::message::RequestLine;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::{ConnState, Event};
 use crate::transport::{BufferPool, Buffers, Stream, Tick};
 
 /// Number of unsent bytes above which the connection's next request waits.
@@ -131,12 +133,15 @@ pub(crate) struct Conn {
     handler_ran: bool,
     /// Whether so much was sent, or the peer was so slow, that bytes may still be in the local kernel.
     has_sent_much: bool,
+    /// Observers of the responses. Absent without observers.
+    observed: Option<Box<Observed>>,
     pub(crate) owner: Owner,
 }
 
 impl Conn {
     pub(crate) fn new(stream: Stream, peer: Option<SocketAddr>, now: Tick, cx: &Context) -> Box<Conn> {
-        let accepted = cx.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        cx.record(Event::Accepted);
+        let accepted = cx.counters.accepted.total();
         // Reduced by up to a tenth, so that connections opened together do not end together.
         let age = or_never(cx.settings.age_max);
         let age = age - age.mul_f64((accepted.wrapping_mul(0x9e37_79b9) % 1024) as f64 / 10_240.0);
@@ -157,6 +162,7 @@ impl Conn {
             peer_keep_alive: false,
             handler_ran: false,
             has_sent_much: false,
+            observed: Observed::of_server(cx),
             owner: Owner::default(),
         })
     }
@@ -346,6 +352,7 @@ impl Conn {
             return Step::Write;
         }
         if self.timer.kind != what {
+            self.count.enter(ConnState::Reading);
             self.timer = self.timer.then(what, now);
             // The request may have been split into any segments, so a part may have arrived with earlier bytes.
             self.timer.count(match what {
@@ -416,6 +423,9 @@ impl Conn {
     /// Continues after a complete response was handed over. The next request does not wait until it is sent, so the
     /// responses to all requests of one read leave with one write.
     fn finish_sending(&mut self, after: After, now: Tick) -> Option<Step> {
+        if self.observed.is_some() {
+            self.note_response_written();
+        }
         match after {
             After::Next if self.pending_body.is_none() => self.next_request(now),
             After::Drain if self.pending_body.is_none() => {

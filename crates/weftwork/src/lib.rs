@@ -83,7 +83,7 @@ pub use shutdown::{LeakReport, ShutdownReport, Signals};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
 pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
-pub use transport::counters::ServerStats;
+pub use transport::events::ServerStats;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]

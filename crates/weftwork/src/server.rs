@@ -19,7 +19,7 @@ use crate::settings::{EnvPrefix, Settings};
 use crate::shutdown::{LeakReport, ShutdownReport, Signals};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::ServerStats;
+use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
 use shutdown_log::ShutdownLog;
@@ -421,7 +421,7 @@ impl Running {
             ended_early = must_end();
         }
         // A connection that is only closing has sent its whole response.
-        let cut = self.open().saturating_sub(self.cx.counters.lingering.load(Ordering::Relaxed));
+        let cut = self.open().saturating_sub(self.cx.counters.in_state(ConnState::Lingering));
         self.cx.enter(Stage::Closing);
         self.handle.wake();
         let stuck = self.join();

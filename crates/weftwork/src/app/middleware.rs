@@ -52,6 +52,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::router::whole_pattern;
 use crate::error::Result;
+use crate::message::observer::Observer;
 use crate::message::{
     Blocking, Handler, IntoResponse, Problem, Request, RequestLine, RequiredState, Response,
 };
@@ -85,6 +86,12 @@ use crate::message::{
 pub trait Middleware: Send + Sync + 'static {
     /// Answers one request, usually with the response of `next`.
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response;
+
+    /// Returns an observer of all responses of the server, if this middleware is around the whole handler.
+    #[doc(hidden)]
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        None
+    }
 }
 
 impl<F, R> Middleware for F
@@ -101,6 +108,10 @@ where
 impl<M: Middleware + ?Sized> Middleware for Arc<M> {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         self.as_ref().handle(req, next)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        self.as_ref().observer()
     }
 }
 
@@ -210,6 +221,10 @@ impl<H: Handler, M: Middleware> Handler for Layered<H, M> {
 
     fn needs(&self) -> Vec<RequiredState> {
         self.handler.needs()
+    }
+
+    fn observers(&self) -> Vec<Arc<dyn Observer>> {
+        self.middleware.observer().into_iter().chain(self.handler.observers()).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Conn, Phase, Step};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::ConnState;
 
 /// Time after accept in which the first request may still arrive while the server drains, because it may be on its way
 /// already. The request of a client that has just connected is in the next packet.
@@ -61,7 +62,7 @@ impl Conn {
             return;
         }
         self.timer = self.timer.then(TimeoutKind::Linger, now);
-        self.count.note_lingering();
+        self.count.enter(ConnState::Lingering);
         self.phase = Phase::Linger;
     }
 
@@ -92,6 +93,7 @@ impl Conn {
             match dropped {
                 Ok(BodyEvent::Data { .. }) => {}
                 Ok(BodyEvent::End) => {
+                    self.count.enter(ConnState::Idle);
                     self.next_request(now);
                     return None;
                 }
@@ -135,7 +137,11 @@ impl Conn {
         let timeout = cx.settings.request_timeout;
         // If a thread reads the request, it arrived together with the thread.
         let came = self.timer.progress();
-        let since = self.owner.queued_since.take().map_or(came, |queued| queued.min(came));
+        let queued = self.owner.queued_since.take();
+        let since = queued.map_or(came, |queued| queued.min(came));
+        if let Some(queued) = queued {
+            self.leave_queue(queued, now, cx);
+        }
         let is_late = !timeout.is_zero() && now >= since.after(timeout);
         if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
             self.refuse_abandoned(is_late, cx);

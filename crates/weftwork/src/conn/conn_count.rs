@@ -1,35 +1,50 @@
-//! Counts open connections, and those of them that have sent everything.
+//! Counts open connections, and their states.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::transport::counters::Counters;
+use crate::transport::events::{ConnState, Counters};
 
 /// Counts an open connection while it lives.
 #[derive(Debug)]
 pub(super) struct CountGuard {
     counters: Arc<Counters>,
-    lingers: bool,
+    state: ConnState,
 }
 
 impl CountGuard {
     pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        CountGuard { counters: counters.clone(), lingers: false }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle }
     }
 
-    /// Records that everything was sent.
-    pub(super) fn note_lingering(&mut self) {
-        if !std::mem::replace(&mut self.lingers, true) {
-            self.counters.lingering.fetch_add(1, Ordering::Relaxed);
+    /// Records the state of the connection. A connection that only lingers, or was upgraded, stays in that state.
+    #[inline]
+    pub(super) fn enter(&mut self, state: ConnState) {
+        if self.state != state {
+            self.change(state);
         }
+    }
+
+    #[cold]
+    fn change(&mut self, state: ConnState) {
+        if matches!(self.state, ConnState::Lingering | ConnState::Upgraded) {
+            return;
+        }
+        if self.state != ConnState::Idle {
+            self.counters.states[self.state as usize].fetch_sub(1, Ordering::Relaxed);
+        }
+        if state != ConnState::Idle {
+            self.counters.states[state as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        self.state = state;
     }
 }
 
 impl Drop for CountGuard {
     fn drop(&mut self) {
-        if self.lingers {
-            self.counters.lingering.fetch_sub(1, Ordering::Relaxed);
+        if self.state != ConnState::Idle {
+            self.counters.states[self.state as usize].fetch_sub(1, Ordering::Relaxed);
         }
         self.counters.connections.fetch_sub(1, Ordering::Release);
     }

@@ -11,6 +11,7 @@ use super::{Conn, PendingBody, Phase, Step};
 use crate::message::{Deferred, Response, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
+use crate::transport::events::ConnState;
 
 /// Parts that are kept of a request whose response is sent later.
 pub(super) struct RequestSummary {
@@ -79,6 +80,7 @@ impl Conn {
         let pending =
             PendingResponse { later, placeholder, due, due_tick, is_due: false, summary, alarm: None };
         *self.pending_body = Some(Box::new(PendingBody::Deferred(Box::new(pending))));
+        self.count.enter(ConnState::Waiting);
         self.phase = Phase::Deferred;
     }
 
@@ -163,6 +165,7 @@ impl Conn {
         let PendingResponse { later, placeholder, summary, .. } = *pending;
         self.phase = Phase::Ready;
         self.read_ready |= self.peer_ended;
+        self.count.enter(ConnState::Idle);
         self.handler_ran = true;
         self.buffers_mut().head = Head { method: summary.method.clone(), ..Head::default() };
         Some((later, placeholder, summary))

@@ -26,9 +26,11 @@ use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
+use crate::message::observer::{Arrival, ResponseEnd, ResponseObserver};
 use crate::message::{BodyError, BodyPart, Handler, Payload, Request, RequestLine, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::PeerTimer;
+use crate::transport::events::ConnState;
 use crate::transport::{Buffers, CallSlot, DateCache, Tick};
 
 /// Maximum length of a file, or a part of it, that is read and copied after its head. That saves a system call, and the
@@ -92,6 +94,7 @@ impl Conn {
     /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, slot } = call;
+        self.count.enter(ConnState::Idle);
         let received = self.timer.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max);
@@ -121,6 +124,9 @@ impl Conn {
         live.note_took(now);
         live.watched = None;
         live.conn.handler_ran |= now > begun;
+        if live.conn.observed.is_some() && (now > begun || is_later) {
+            live.conn.note_if_client_left();
+        }
         response.as_mut().map_or(now, |response| live.answer(response, now, slot))
     }
 
@@ -194,11 +200,13 @@ impl<'a> ConnExchange<'a> {
 
     /// If the client leaves or sends bad data, that is no error of the handler.
     #[cold]
-    fn note_early_end(&self, error: Error) {
+    fn note_early_end(&mut self, error: Error) {
+        let is_of_client = self.has_left() || matches!(error.class(), ErrorClass::Client(_));
+        self.conn.note_error(if is_of_client { ResponseEnd::CLIENT_GONE } else { ResponseEnd::CUT_SHORT });
         let (line, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
         let line = format!("a response ended early at {line}, and its connection with it: {why}{id}");
-        if self.has_left() || matches!(error.class(), ErrorClass::Client(_)) {
+        if is_of_client {
             log_client(self.cx, format_args!("{line}"));
         } else {
             log::error!("{line}");
@@ -264,6 +272,8 @@ impl<'a> ConnExchange<'a> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         let written = conn.http.write_response(&head, bytes, self.dates.at(now), output);
+        conn.note_status(response.status);
+        conn.note_body(bytes.len() as u64);
         written.or_else(|misuse| self.fail(&misuse, Response::default()))
     }
 
@@ -288,6 +298,7 @@ impl<'a> ConnExchange<'a> {
             return self.fail(&misuse, Response::default());
         }
         if length > 0 && self.conn.http.sends_body() {
+            self.conn.note_body(length);
             match payload {
                 Payload::Bytes(bytes) => self.bypass(vec![BodyPart::Bytes(bytes)], length)?,
                 Payload::File { file, offset, count, .. } if count <= FILE_COPIED_BYTES_MAX as u64 => {
@@ -316,6 +327,8 @@ impl<'a> ConnExchange<'a> {
         // The fields of that response may be why it cannot be written.
         let bare = ResponseHead { fields: &[], ..head };
         let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
+        self.conn.note_status(response.status);
+        self.conn.note_body(SERVER_ERROR.len() as u64);
         written.map_err(io::Error::other)
     }
 
@@ -326,8 +339,9 @@ impl<'a> ConnExchange<'a> {
         let output = &mut conn.buffers.get_or_insert_default().output;
         let before = output.len();
         let written = conn.http.write_head(&head, date, output);
-        if written.is_err() {
-            output.truncate(before);
+        match written {
+            Ok(()) => conn.note_status(response.status),
+            Err(_) => output.truncate(before),
         }
         written
     }
@@ -474,6 +488,14 @@ impl Exchange for ConnExchange<'_> {
 
     fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
         self.pause_for(timeout)
+    }
+
+    fn arrival(&self) -> Arrival {
+        self.conn.arrival(self.received, self.cx)
+    }
+
+    fn observe(&mut self, observer: Box<dyn ResponseObserver>) {
+        self.conn.observe(observer, self.cx);
     }
 
     fn heartbeat(&self) -> Duration {

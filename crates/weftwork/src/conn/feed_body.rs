@@ -11,11 +11,12 @@ use weftwork_wire::After;
 use super::refusal::log_client;
 use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
+use crate::message::observer::ResponseEnd;
 use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::{ConnState, Event};
 
 /// Bytes of messages that are copied to the write buffer at a time. A slow client holds no more than that, besides its
 /// queue, whose messages are shared.
@@ -173,6 +174,8 @@ impl Conn {
         self.forget_request();
         // If nothing is sent to a peer, sending cannot show that it has gone.
         self.stream.enable_keepalive(cx.settings.write_timeout);
+        let is_upgraded = fed.handler.is_some();
+        self.count.enter(if is_upgraded { ConnState::Upgraded } else { ConnState::Waiting });
         *self.pending_body = Some(Box::new(PendingBody::FeedBody(fed)));
         self.turn_to(TimeoutKind::Heartbeat, now);
         self.phase = Phase::FeedBody;
@@ -306,10 +309,13 @@ impl Conn {
             output.extend_from_slice(message);
             return Ok(());
         }
-        self.http.write_body(message, output).map_err(io::Error::other)
+        self.http.write_body(message, output).map_err(io::Error::other)?;
+        self.note_body(message.len() as u64);
+        Ok(())
     }
 
     fn end_feed(&mut self, raw: bool, cx: &Context) -> io::Result<()> {
+        self.count.enter(ConnState::Idle);
         let after = if raw {
             After::Linger
         } else {
@@ -338,13 +344,14 @@ impl Conn {
 
     #[cold]
     fn cut(&mut self, fed: &FeedBody, why: &io::Error, cx: &Context) {
+        self.note_error(ResponseEnd::CUT_SHORT);
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { message, final_message }) = panic else {
             log_client(cx, format_args!("a connection was cut: {why}"));
             self.phase = Phase::Done;
             return;
         };
-        Counters::count(&cx.counters.panics);
+        cx.record(Event::Panicked);
         log::error!("the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {

@@ -11,6 +11,7 @@ use super::{Conn, PendingBody, Phase};
 use crate::message::BodyPart;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::ConnState;
 use crate::transport::stream::is_would_block;
 use crate::transport::{BufferPool, Buffers, Tick};
 
@@ -65,6 +66,9 @@ impl Conn {
     fn note_read(&mut self, read: io::Result<usize>, space: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
+                if let Some(observed) = &mut self.observed {
+                    observed.note_read();
+                }
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.read_ready = *count == space || self.read_closed;
                 self.timer.advance(*count, now);
@@ -96,10 +100,15 @@ impl Conn {
                     if self.timer.kind != TimeoutKind::Write {
                         self.timer = self.timer.then(TimeoutKind::Write, now);
                     }
+                    self.count.enter(ConnState::Sending);
+                    self.note_sent();
                     self.has_sent_much = true;
                     return Ok(Flushed::WouldBlock);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.note_sent();
+                    return Err(error);
+                }
             }
         }
         // The peer makes progress, so the time of its request has ended, whatever is left to send.
@@ -126,6 +135,12 @@ impl Conn {
     fn note_flushed(&mut self, now: Tick) -> Flushed {
         if self.timer.kind == TimeoutKind::Write {
             self.timer = self.timer.then(TimeoutKind::Idle, now);
+            if !self.is_fed() {
+                self.count.enter(ConnState::Idle);
+            }
+        }
+        if self.observed.is_some() {
+            self.note_sent();
         }
         // The end of the connection follows at once, and takes the kept bytes with it.
         if self.stream.is_corked() && !self.ends_in_order() {

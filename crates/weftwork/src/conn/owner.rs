@@ -32,4 +32,6 @@ pub(crate) struct Owner {
     pub(crate) registered: Registered,
     /// Time since when it has waited for a thread. See [`drop_if_abandoned`](super::Conn::drop_if_abandoned).
     pub(crate) queued_since: Option<Tick>,
+    /// Time by which its request had arrived, if that was known before it was read.
+    pub(crate) arrived: Option<Tick>,
 }

@@ -7,10 +7,11 @@ use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
 use crate::error::OneLine;
+use crate::message::observer::ResponseEnd;
 use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::{AbandonReason, Event, Rule, ShedReason};
 use crate::transport::{BufferPool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -24,17 +25,19 @@ pub(super) const BUSY: &str = "the server is too busy for this request";
 impl Conn {
     #[cold]
     pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
-        Counters::count(&cx.counters.faults);
+        cx.record(Event::Rejected(fault.into()));
         let limit = fault.setting().and_then(|setting| cx.settings.value(setting));
         let limit = limit.map(|limit| format!("; the limit is {limit}")).unwrap_or_default();
         let detail = format!("{fault} ({}{limit})", fault.rule());
         let setting = fault.setting().map(|setting| cx.settings.show(&[setting])).unwrap_or_default();
+        self.observe_refusal("malformed_request", cx);
         self.refuse(fault.status(), &detail, &setting, cx);
     }
 
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
-        Counters::count(&cx.counters.faults);
+        cx.record(Event::Rejected(Rule::PROXY_PROTOCOL));
+        self.observe_refusal("proxy_header", cx);
         let note = match fault {
             ProxyFault::TooLong => cx.settings.show(&["proxy_header_bytes_max"]) + "; 107 bytes in version 1",
             _ => String::new(),
@@ -53,7 +56,8 @@ impl Conn {
         if !is_https || self.source_of_requests(&cx.settings).is_trusted() {
             return;
         }
-        Counters::count(&cx.counters.faults);
+        cx.record(Event::Rejected(Rule::MISDIRECTED));
+        self.observe_refusal("misdirected_request", cx);
         let detail = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
         let note = "its address is not in trusted_proxies";
         self.refuse(StatusCode::MISDIRECTED_REQUEST, detail, note, cx);
@@ -62,7 +66,8 @@ impl Conn {
     /// Rejects a peer that is not a trusted proxy, on a listener that expects the PROXY protocol.
     #[cold]
     pub(super) fn refuse_stranger(&mut self, cx: &Context) {
-        Counters::count(&cx.counters.faults);
+        cx.record(Event::Rejected(Rule::PROXY_PROTOCOL));
+        self.observe_refusal("untrusted_proxy", cx);
         // An untrusted peer must not learn which proxies are trusted.
         let trusted = &cx.settings.trusted_proxies;
         let note = format!("its address is not in trusted_proxies ({trusted})");
@@ -72,15 +77,22 @@ impl Conn {
 
     #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
-        Counters::count(&cx.counters.timeouts);
+        cx.record(Event::TimedOut(self.timer.kind));
+        self.observe_refusal(
+            if self.timer.kind == TimeoutKind::Body { "body_timeout" } else { "head_timeout" },
+            cx,
+        );
         let settings = cx.settings.show(self.timer.kind.settings());
         self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &settings, cx);
     }
 
     /// Logs a timeout in a phase in which the client gets no response.
     #[cold]
-    pub(super) fn note_timeout(&self, cx: &Context) {
-        Counters::count(&cx.counters.timeouts);
+    pub(super) fn note_timeout(&mut self, cx: &Context) {
+        cx.record(Event::TimedOut(self.timer.kind));
+        if self.timer.kind == TimeoutKind::Write {
+            self.note_error(ResponseEnd::WRITE_TIMEOUT);
+        }
         let what = match self.timer.kind {
             TimeoutKind::Write => "the client stopped reading its response",
             TimeoutKind::Drain => "the rest of an unread body did not arrive in time",
@@ -94,7 +106,7 @@ impl Conn {
     /// Rejects a request because every thread is busy and the queue is full.
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
-        self.refuse_busy(&cx.settings.show(&["threads_max", "queue_max"]), cx);
+        self.refuse_busy(&cx.settings.show(&["threads_max", "queue_max"]), ShedReason::QueueFull, cx);
     }
 
     /// Rejects a request because there is no memory for the stack of its fiber.
@@ -104,17 +116,18 @@ impl Conn {
         let setting = cx.settings.show(&["fiber_stack_bytes"]);
         let note =
             format!("no memory, or no more mappings (vm.max_map_count), for a fiber's stack; {setting}");
-        self.refuse_busy(&note, cx);
+        self.refuse_busy(&note, ShedReason::NoStack, cx);
     }
 
-    fn refuse_busy(&mut self, note: &str, cx: &Context) {
-        Counters::count(&cx.counters.shed);
+    fn refuse_busy(&mut self, note: &str, reason: ShedReason, cx: &Context) {
+        cx.record(Event::Shed(reason));
         if self.is_upgraded() {
             // The response was already sent.
             self.phase = Phase::Done;
             log_client(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
             return;
         }
+        self.observe_refusal(reason.name(), cx);
         // A provided response is not sent, because the refusal would wait behind it.
         *self.pending_body = None;
         self.refuse_request(BUSY, note, cx);
@@ -123,7 +136,9 @@ impl Conn {
     /// Rejects a request that has waited for a thread until its time was up or its client had left.
     #[cold]
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
-        Counters::count(&cx.counters.queue_abandoned);
+        let reason = if is_late { AbandonReason::RequestTimeout } else { AbandonReason::ClientGone };
+        cx.record(Event::Abandoned(reason));
+        self.observe_refusal(reason.name(), cx);
         if is_late {
             let setting = cx.settings.show(&["request_timeout"]);
             self.refuse_request("the request was not started in time", &setting, cx);
@@ -139,18 +154,20 @@ impl Conn {
     /// Rejects a connection before anything is read, because too many are accepted.
     #[cold]
     pub(crate) fn refuse_over_limit(&mut self, cx: &Context) {
-        self.shed(&cx.settings.show(&["accepted_max"]), cx);
+        self.shed(&cx.settings.show(&["accepted_max"]), ShedReason::ConnectionsFull, cx);
     }
 
     /// Rejects a connection before anything is read, because only the reserve descriptor is left for it.
     #[cold]
     pub(crate) fn refuse_no_fds(&mut self, cx: &Context) {
         let setting = cx.settings.show(&["connections_max"]);
-        self.shed(&format!("the server has no descriptors left (RLIMIT_NOFILE); {setting}"), cx);
+        let note = format!("the server has no descriptors left (RLIMIT_NOFILE); {setting}");
+        self.shed(&note, ShedReason::NoDescriptors, cx);
     }
 
-    fn shed(&mut self, note: &str, cx: &Context) {
-        Counters::count(&cx.counters.shed);
+    fn shed(&mut self, note: &str, reason: ShedReason, cx: &Context) {
+        cx.record(Event::Shed(reason));
+        self.observe_refusal(reason.name(), cx);
         let detail = "too many connections are being served";
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, detail, note, cx);
     }
@@ -209,6 +226,8 @@ impl Conn {
         if let Err(misuse) = written {
             log::error!("a refusal could not be written: {misuse}");
         }
+        self.note_status(status);
+        self.note_body(text.len() as u64);
         self.phase = Phase::Send(After::Linger);
     }
 }

@@ -16,8 +16,8 @@ use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
 use crate::message::exchange::UpgradedIo;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::{ConnState, Counters, Event, ShedReason};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
@@ -45,7 +45,8 @@ impl Conn {
         wait: Arc<dyn IoWait + Send + Sync>,
         is_wanted: impl Fn() -> bool,
     ) {
-        let Conn { stream, peer, buffers, mut pending_body, count, .. } = *self;
+        let Conn { stream, peer, buffers, mut pending_body, mut count, .. } = *self;
+        count.enter(ConnState::Upgraded);
         let Some(PendingBody::Upgrade(take)) = pending_body.take().map(|body| *body) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
@@ -74,12 +75,12 @@ impl Conn {
             Ok(Err(error)) => log_client(cx, format_args!("an upgraded connection ended: {error}")),
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
             Err(panic) if wait.is_overload(&*panic) => {
-                Counters::count(&cx.counters.shed);
+                cx.record(Event::Shed(ShedReason::NoThread));
                 let why = "no thread was free for its blocking call";
                 log_client(cx, format_args!("an upgraded connection ended: {why}"));
             }
             Err(panic) => {
-                Counters::count(&cx.counters.panics);
+                cx.record(Event::Panicked);
                 log::error!(
                     "the handler of an upgraded connection panicked: {}",
                     OneLine(panic_message(&*panic))

@@ -17,7 +17,7 @@ use super::conn_table::LISTENER_0;
 use crate::conn::Conn;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
+use crate::transport::events::{ConnState, Counters, Event};
 use crate::transport::listener::Listener;
 
 /// When descriptors are used up, the next try comes after this.
@@ -225,7 +225,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             cx.reserve_fd.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
             // Connections that only linger are no reason to refuse new ones.
-            let ending = cx.counters.lingering.load(Ordering::Relaxed);
+            let ending = cx.counters.in_state(ConnState::Lingering);
             let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
             if served > cx.settings.accepted_max {
                 conn.refuse_over_limit(cx);
@@ -240,7 +240,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
         // The listener has been shut.
         Err(_) if cx.stage() != Stage::Running => Accepted::WouldBlock,
         Err(error) => {
-            Counters::count(&cx.counters.accept_errors);
+            cx.record(Event::AcceptFailed);
             if is_of_one_peer(&error) {
                 return Accepted::PeerGone;
             }

@@ -227,6 +227,10 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn join(&self, timeout: Duration) -> usize;
     /// Returns how many threads serve requests now. `threads_max` bounds them, except for one a loop and one besides.
     fn threads(&self) -> usize;
+    /// Returns how many requests wait for a thread.
+    fn queued(&self) -> usize {
+        0
+    }
     /// Counters of the engine that must be 0 when every thread has ended, with their names.
     fn leaks(&self) -> Vec<(&'static str, usize)> {
         Vec::new()

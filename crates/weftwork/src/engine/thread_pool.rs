@@ -366,6 +366,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
+    /// Returns how many jobs wait that were not submitted in front.
+    pub(super) fn waiting(&self) -> usize {
+        let state = lock(&self.state);
+        state.queue.len().saturating_sub(state.urgent)
+    }
+
     /// Takes all jobs that wait.
     pub(super) fn drain_queue(&self) -> VecDeque<J> {
         let mut state = lock(&self.state);

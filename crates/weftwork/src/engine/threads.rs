@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::log_caught_panic;
 use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
 use crate::transport::context::Context;
-use crate::transport::counters::Counters;
+use crate::transport::events::{Event, ShedReason};
 use crate::transport::log_limit::catch_log_panic;
 
 /// Text for log lines.
@@ -149,7 +149,7 @@ pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
 
 /// An upgraded connection ends, since no thread is free. Its client has read that it is upgraded: only the log can say why.
 pub(super) fn shed_upgrade(cx: &Context) {
-    Counters::count(&cx.counters.shed);
+    cx.record(Event::Shed(ShedReason::NoThread));
     let knobs = cx.settings.show(&["threads_max", "queue_max"]);
     cx.warn_resources(format_args!(
         "an upgraded connection was ended, there is no thread for it ({knobs}). {THREAD_LIMITS}"

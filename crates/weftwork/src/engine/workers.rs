@@ -32,7 +32,7 @@ use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
+use crate::transport::events::Event;
 use crate::transport::listener::Listener;
 
 /// An idle thread exits after this, if others are idle.
@@ -188,7 +188,7 @@ impl Workers {
     /// Gives the connection to the pool. If all threads are busy, it waits for one.
     fn submit(self: &Arc<Workers>, mut job: Job, now: Tick) {
         if !self.pool.has_thread() {
-            Counters::count(&self.cx.counters.queued);
+            self.cx.record(Event::Queued);
             job.conn.owner.queued_since = Some(now);
         }
         // Several acceptors may have seen the last place in the queue: one too many is not too many.
@@ -254,6 +254,10 @@ impl EngineHandle for Workers {
 
     fn threads(&self) -> usize {
         self.pool.stats().threads
+    }
+
+    fn queued(&self) -> usize {
+        self.pool.stats().queued
     }
 }
 

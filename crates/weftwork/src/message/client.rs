@@ -80,6 +80,18 @@ where
     found
 }
 
+/// Returns the scheme of the client's request. See [`Request::scheme`](super::Request::scheme).
+pub(crate) fn scheme<'f, I>(source: &Source<'_>, fields: I) -> &'static str
+where
+    I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
+{
+    match from_proxy(source, fields, "proto") {
+        // Some proxies send `wss` for a WebSocket.
+        Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
+        _ => "http",
+    }
+}
+
 /// The value is passed on and compared, so characters that are invalid in a scheme or host make it invalid.
 fn plain(text: &str) -> Option<String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');

@@ -12,6 +12,7 @@ use weftwork_wire::Head;
 use super::body::{BodyError, Quota};
 use super::client::Source;
 use super::handler::RequestLine;
+use super::observer::{Arrival, ResponseObserver};
 
 /// A request and its response, as the connection serves them. This is a trait, so that this layer does not depend on
 /// the layer above. The connection implements it. Decoders of bodies and filters of streams wrap it.
@@ -72,6 +73,10 @@ pub(crate) trait Exchange {
     fn flush(&mut self) -> io::Result<()>;
     /// Pauses after a flush. Returns false if the server has begun to stop, and an error if the client has gone.
     fn pause(&mut self, timeout: Duration) -> io::Result<bool>;
+    /// Returns when the request had arrived.
+    fn arrival(&self) -> Arrival;
+    /// Attaches an observer of the response.
+    fn observe(&mut self, observer: Box<dyn ResponseObserver>);
     /// Returns the value of this setting.
     fn heartbeat(&self) -> Duration;
     /// Returns whether the server was told to stop.
@@ -137,6 +142,14 @@ macro_rules! forward_the_rest {
 
         fn has_begun(&self) -> bool {
             self.below.has_begun()
+        }
+
+        fn arrival(&self) -> crate::message::observer::Arrival {
+            self.below.arrival()
+        }
+
+        fn observe(&mut self, observer: Box<dyn crate::message::observer::ResponseObserver>) {
+            self.below.observe(observer);
         }
 
         fn heartbeat(&self) -> std::time::Duration {

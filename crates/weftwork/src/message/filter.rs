@@ -96,11 +96,6 @@ impl StreamFilter for Box<dyn StreamFilter> {
 }
 
 impl Response {
-    /// Returns whether the body goes through filters, or may do so later.
-    pub(crate) fn is_filtered(&self) -> bool {
-        matches!(self.payload, Payload::Stream(_)) || self.is_to_come()
-    }
-
     /// Returns whether this response stands in for one that is sent later.
     pub(crate) fn is_to_come(&self) -> bool {
         matches!(&self.payload, Payload::LongLived(lasting) if matches!(**lasting, LongLived::Deferred(_)))

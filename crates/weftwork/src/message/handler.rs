@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::into_response::IntoResponse;
+use super::observer::Observer;
 use super::request::Request;
 use super::required_state::RequiredState;
 use super::response::Response;
@@ -66,6 +67,13 @@ pub trait Handler: Send + Sync + 'static {
     /// handler that passes requests on returns the needs of the inner handlers.
     #[doc(hidden)]
     fn needs(&self) -> Vec<RequiredState> {
+        Vec::new()
+    }
+
+    /// Returns the observers of the middleware around the whole handler. They see all responses of the server, and not
+    /// only those of the handler. A handler that passes requests on to one inner handler returns its observers.
+    #[doc(hidden)]
+    fn observers(&self) -> Vec<Arc<dyn Observer>> {
         Vec::new()
     }
 
@@ -205,6 +213,10 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().needs()
     }
 
+    fn observers(&self) -> Vec<Arc<dyn Observer>> {
+        self.as_ref().observers()
+    }
+
     fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         self.as_ref().reads_ahead(line)
     }
@@ -217,7 +229,7 @@ impl Handler for Arc<dyn Handler> {
 /// let report = blocks(|_: &mut Request| { std::thread::sleep(std::time::Duration::from_millis(1)); "done" });
 /// ```
 pub fn blocks(handler: impl Handler) -> impl Handler {
-    Marked { handler, blocking: Blocking::Always }
+    Marked { handler, blocking: Some(Blocking::Always), reads_ahead: true }
 }
 
 /// Marks a handler that never blocks, such as a health check. In `adaptive` and `pool`, an event loop calls it from its
@@ -232,13 +244,14 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
 /// let site = Router::new().get("/health", quick(|_: &mut weftwork::Request| "OK"));
 /// ```
 pub fn quick(handler: impl Handler) -> impl Handler {
-    Marked { handler, blocking: Blocking::Never }
+    Marked { handler, blocking: Some(Blocking::Never), reads_ahead: true }
 }
 
-/// A handler about which it is known whether it blocks.
+/// A handler about which something is known.
 struct Marked<H> {
     handler: H,
-    blocking: Blocking,
+    blocking: Option<Blocking>,
+    reads_ahead: bool,
 }
 
 impl<H: Handler> Handler for Marked<H> {
@@ -246,8 +259,8 @@ impl<H: Handler> Handler for Marked<H> {
         self.handler.call(req)
     }
 
-    fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
-        self.blocking
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        self.blocking.unwrap_or_else(|| self.handler.blocking(line))
     }
 
     fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
@@ -262,8 +275,12 @@ impl<H: Handler> Handler for Marked<H> {
         self.handler.needs()
     }
 
+    fn observers(&self) -> Vec<Arc<dyn Observer>> {
+        self.handler.observers()
+    }
+
     fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
-        self.handler.reads_ahead(line)
+        self.reads_ahead && self.handler.reads_ahead(line)
     }
 }
 
@@ -290,28 +307,7 @@ impl<H: Handler> Handler for Marked<H> {
 /// });
 /// ```
 pub fn unbuffered(handler: impl Handler) -> impl Handler {
-    struct Unbuffered<H>(H);
-    impl<H: Handler> Handler for Unbuffered<H> {
-        fn call(&self, req: &mut Request<'_>) -> Response {
-            self.0.call(req)
-        }
-        fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
-            self.0.blocking(line)
-        }
-        fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
-            self.0.pattern(line)
-        }
-        fn check(&self) -> Result<()> {
-            self.0.check()
-        }
-        fn needs(&self) -> Vec<RequiredState> {
-            self.0.needs()
-        }
-        fn reads_ahead(&self, _: &RequestLine<'_>) -> bool {
-            false
-        }
-    }
-    Unbuffered(handler)
+    Marked { handler, blocking: None, reads_ahead: false }
 }
 
 #[cfg(test)]

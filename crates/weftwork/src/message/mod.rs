@@ -18,6 +18,7 @@ mod into_response;
 mod json;
 #[cfg(any(feature = "compression", feature = "json"))]
 pub(crate) mod large_stack;
+pub(crate) mod observer;
 mod problem;
 mod request;
 mod required_state;

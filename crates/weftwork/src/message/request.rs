@@ -16,6 +16,7 @@ use super::client;
 use super::escape::{form_decoded_lossy, plain_field_name};
 use super::exchange::Exchange;
 use super::headers::CONNECTION_FIELDS;
+use super::observer::{Arrival, ResponseObserver};
 use super::route_match::RouteMatch;
 
 /// A request. Its head stays in the connection's read buffer, and a part is copied only when it is asked for.
@@ -257,11 +258,17 @@ impl<'c> Request<'c> {
     /// [`client_addr`](Request::client_addr). A trusted proxy must set the header, and must not forward one from its
     /// client.
     pub fn scheme(&self) -> &'static str {
-        match client::from_proxy(&self.exchange.source(), self.fields(), "proto") {
-            // Some proxies send `wss` for a WebSocket.
-            Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
-            _ => "http",
-        }
+        client::scheme(&self.exchange.source(), self.fields())
+    }
+
+    /// Returns when the request had arrived.
+    pub(crate) fn arrival(&self) -> Arrival {
+        self.exchange.arrival()
+    }
+
+    /// Attaches an observer of the response. It is told of the end, whatever becomes of the response.
+    pub(crate) fn observe(&mut self, observer: Box<dyn ResponseObserver>) {
+        self.exchange.observe(observer);
     }
 
     /// Returns the host that a trusted proxy names. See [`scheme`](Request::scheme).

@@ -12,6 +12,7 @@ use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 use super::body::Quota;
 use super::client::Source;
 use super::exchange::Exchange;
+use super::observer::{Arrival, ResponseObserver};
 use super::{BodyError, BodyPart, BodyWriter, Handler, Payload, Request, Response};
 use crate::settings::Settings;
 
@@ -71,10 +72,6 @@ impl Canned {
     /// Declares the length of the body in the head.
     pub(crate) fn promising(self, length: u64) -> Canned {
         Canned { length: Some(length), ..self }
-    }
-
-    pub(crate) fn is_head(&self) -> bool {
-        self.head.method == http::Method::HEAD
     }
 
     pub(crate) fn call(&mut self, handler: &impl Handler) -> Response {
@@ -222,6 +219,12 @@ impl Exchange for Canned {
     fn pause(&mut self, _: Duration) -> io::Result<bool> {
         Ok(true)
     }
+
+    fn arrival(&self) -> Arrival {
+        Arrival { at: Instant::now(), queued: Duration::ZERO }
+    }
+
+    fn observe(&mut self, _: Box<dyn ResponseObserver>) {}
 
     fn heartbeat(&self) -> Duration {
         Duration::from_secs(15)

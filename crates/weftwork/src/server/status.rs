@@ -6,15 +6,17 @@ use std::sync::{Arc, OnceLock, Weak};
 #[cfg(feature = "metrics")]
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
 use super::Address;
 use crate::engine::{Engine, EngineHandle};
 use crate::settings::Settings;
 use crate::transport::context::Context;
-use crate::transport::counters::{Counters, ServerStats};
+#[cfg(feature = "metrics")]
+use crate::transport::events::{ConnState, EventFamily};
+use crate::transport::events::{Counters, ServerStats};
 use crate::transport::watchdog::Watchdog;
 
 /// Status of a server, for example for a page. [`Server::status`](super::Server::status) returns it before the start,
@@ -103,27 +105,91 @@ impl ServerStatus {
     }
 }
 
-/// Encodes all of [`ServerStats`] and the number of threads, for [`Metrics::server`](crate::middleware::Metrics::server) or
-/// a registry of your own.
+#[cfg(feature = "metrics")]
+impl ServerStatus {
+    /// Returns the current numbers: name, description, label, and the value for each value of the label.
+    fn gauges(&self) -> Vec<(&'static str, &'static str, &'static str, Vec<(&'static str, u64)>)> {
+        let settings = self.settings();
+        let count = |number: usize| vec![("", number as u64)];
+        let (states, calls) = self.connection_states();
+        vec![
+            ("connections", "Connections open now.", "state", states),
+            ("calls", "Handlers and writers of streamed bodies that run now.", "", count(calls)),
+            ("threads", "Threads that serve requests.", "", count(self.threads())),
+            ("queue_length", "Requests that wait for a thread.", "", count(self.queued())),
+            ("threads_max", "Setting threads_max.", "", count(settings.threads_max)),
+            ("queue_max", "Setting queue_max.", "", count(settings.queue_max)),
+            ("connections_max", "Setting connections_max.", "", count(settings.connections_max)),
+            ("accepted_max", "Setting accepted_max.", "", count(settings.accepted_max)),
+            ("stopping", "1 from the announcement of the stop on.", "", count(self.is_stopping().into())),
+        ]
+    }
+
+    /// Returns the open connections by state, and the number of calls.
+    fn connection_states(&self) -> (Vec<(&'static str, u64)>, usize) {
+        let Some(started) = self.started.get() else { return (Vec::new(), 0) };
+        let (calls, queued) = (started.watchdog.calls_in_progress(), self.queued());
+        let mut states: Vec<_> = ConnState::ALL
+            .iter()
+            .filter(|state| **state != ConnState::Idle)
+            .map(|state| (state.name(), started.counters.in_state(*state) as u64))
+            .chain([("handler", calls as u64), ("queued", queued as u64)])
+            .collect();
+        let others = states.iter().map(|(_, number)| number).sum::<u64>();
+        // The numbers are read one after the other, so the difference may be negative for a moment.
+        states.push((ConnState::Idle.name(), (self.stats().connections as u64).saturating_sub(others)));
+        (states, calls)
+    }
+
+    fn queued(&self) -> usize {
+        self.started.get().and_then(|started| started.handle.upgrade()).map_or(0, |handle| handle.queued())
+    }
+}
+
+/// Encodes the numbers of a server, for [`Metrics::server`](crate::middleware::Metrics::server) or a registry of your own: all of
+/// [`ServerStats`], connections by state, threads, the queue, and the limits.
 #[cfg(feature = "metrics")]
 impl Collector for ServerStatus {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let counts = self.stats();
-        let now = [
-            ("connections", "Connections open now", counts.connections),
-            ("threads", "Threads that serve requests", self.threads()),
-        ];
-        for (name, about, value) in now {
-            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        for (name, about, label, values) in self.gauges() {
             let name = format!("weftwork_{name}");
-            gauge.encode(encoder.encode_descriptor(&name, about, None, gauge.metric_type())?)?;
+            let encoder = encoder.encode_descriptor(&name, about, None, MetricType::Gauge)?;
+            encode_each(encoder, label, values, |number| {
+                ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
+            })?;
         }
-        for (name, about, value) in counts.growing() {
-            let (name, counter) = (format!("weftwork_{name}"), ConstCounter::new(value));
-            counter.encode(encoder.encode_descriptor(&name, about, None, counter.metric_type())?)?;
+        let families =
+            self.started.get().map_or_else(|| Counters::default().families(), |it| it.counters.families());
+        let requests = EventFamily {
+            name: "requests",
+            about: "Requests that a handler was called for.",
+            label: "",
+            counts: vec![("", self.stats().requests)],
+        };
+        for EventFamily { name, about, label, counts } in std::iter::once(requests).chain(families) {
+            let name = format!("weftwork_{name}");
+            let about = about.replace('`', "");
+            let encoder = encoder.encode_descriptor(&name, &about, None, MetricType::Counter)?;
+            encode_each(encoder, label, counts, ConstCounter::new)?;
         }
         Ok(())
     }
+}
+
+/// Encodes a value for each value of the label. Without a label there is one value.
+#[cfg(feature = "metrics")]
+fn encode_each<M: EncodeMetric>(
+    mut encoder: MetricEncoder<'_>,
+    label: &'static str,
+    values: Vec<(&'static str, u64)>,
+    metric: impl Fn(u64) -> M,
+) -> fmt::Result {
+    if let ("", [(_, value)]) = (label, values.as_slice()) {
+        return metric(*value).encode(encoder);
+    }
+    values
+        .into_iter()
+        .try_for_each(|(name, value)| metric(value).encode(encoder.encode_family(&[(label, name)])?))
 }
 
 impl fmt::Debug for ServerStatus {

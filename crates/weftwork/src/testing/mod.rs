@@ -39,7 +39,7 @@ pub use websocket::TestWebSocket;
 use crate::message::Handler;
 use crate::server::check_states;
 use crate::settings::Settings;
-use crate::transport::counters::ServerStats;
+use crate::transport::events::ServerStats;
 
 /// A client for tests. It sends requests to a handler through the real parser, connection and encoder, in
 /// memory.

@@ -11,11 +11,12 @@ use weftwork_wire::Limits;
 
 use super::buffers::SharedBudget;
 use super::clock::Clock;
-use super::counters::{Counters, ServerStats};
+use super::events::{Counters, Event, ServerStats};
 use super::log_limit::{LogLimit, catch_log_panic};
 use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
+use crate::message::observer::Observer;
 use crate::message::{Handler, RequestLine};
 use crate::settings::{Settings, or_never};
 
@@ -54,6 +55,8 @@ pub(crate) struct Context {
     refusal_log: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
+    /// Observers of all requests, from the middleware around the handler.
+    observers: Vec<Arc<dyn Observer>>,
     stage: AtomicU8,
     /// Whether the stop was announced. The stage may still be `Running`.
     stopping: AtomicBool,
@@ -96,6 +99,7 @@ impl Context {
             client_log: LogLimit::new(LINES_A_SECOND),
             refusal_log: LogLimit::new(1),
             handler: None,
+            observers: Vec::new(),
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
             drain_idle_ms: AtomicU64::new(0),
@@ -106,7 +110,25 @@ impl Context {
 
     /// Returns the same context with this handler.
     pub(crate) fn of(self, handler: Arc<dyn Handler>) -> Context {
-        Context { handler: Some(handler), ..self }
+        Context { observers: handler.observers(), handler: Some(handler), ..self }
+    }
+
+    /// Counts an event, and passes it to the observers.
+    pub(crate) fn record(&self, event: Event) {
+        self.counters.count(&event);
+        self.observers.iter().for_each(|observer| observer.on_event(&event));
+    }
+
+    /// Returns the observers of all requests.
+    pub(crate) fn observers(&self) -> &[Arc<dyn Observer>] {
+        &self.observers
+    }
+
+    /// Returns the pattern of the route for a request that gets no call. See [`Handler::pattern`].
+    #[cold]
+    pub(crate) fn pattern(&self, line: &RequestLine<'_>) -> Option<String> {
+        let handler = self.handler.as_ref()?;
+        catch_unwind(AssertUnwindSafe(|| handler.pattern(line).map(Into::into))).ok().flatten()
     }
 
     /// Logs a line about what the system refuses, unless a line was logged in this second.
@@ -165,6 +187,7 @@ impl Context {
             self.draining.send();
         }
         if stage >= Stage::Closing {
+            self.counters.closing.store(true, Ordering::Relaxed);
             self.closing.send();
         }
     }

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 /// Kind of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeoutKind {
+pub enum TimeoutKind {
     /// A PROXY header did not arrive completely in time.
     ProxyHeader,
     /// No byte of the next request arrived in time.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::clock::Tick;
 use super::context::Context;
-use super::counters::Counters;
+use super::events::Event;
 use super::log_limit::catch_log_panic;
 
 /// Bytes of a request line that are kept for the log.
@@ -150,6 +150,11 @@ impl Watchdog {
         self.calls_max.fetch_max(calls, Ordering::Relaxed).max(calls)
     }
 
+    /// Returns the number of calls in progress, writers of streamed bodies included.
+    pub(crate) fn calls_in_progress(&self) -> usize {
+        self.all().iter().filter(|slot| slot.epoch.load(Ordering::Relaxed) % 2 == 1).count()
+    }
+
     fn all(&self) -> Vec<Arc<CallSlot>> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.iter().filter_map(Weak::upgrade).collect()
@@ -169,7 +174,7 @@ pub(crate) fn watch(cx: &Context) {
             if begun.until(now) < limit || slot.warned.swap(epoch, Ordering::Relaxed) == epoch {
                 continue;
             }
-            Counters::count(&cx.counters.slow_handlers);
+            cx.record(Event::HandlerIsSlow);
             catch_log_panic(|| {
                 log::warn!(
                     "a handler is still running after {:.1?} (handler_warn_after is {limit:?}) at {}, on the thread {}",

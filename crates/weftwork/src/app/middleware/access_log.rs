@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use entry::Entry;
-use http::StatusCode;
 use sink::Sink;
 
 use super::{Middleware, Next};
 use crate::error::{Error, Result};
-use crate::message::{BodyWriter, Request, Response, StreamFilter};
+use crate::message::observer::{Observer, RefusedRequest, ResponseEnd, ResponseObserver};
+use crate::message::{Request, Response};
 
 /// Format of the lines of an [`AccessLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,15 @@ pub enum LogFormat {
     Common,
     /// The Common format with `"referer" "user agent"` before the duration.
     Combined,
-    /// One JSON object per line. It has the fields of `Combined` by name, the [pattern](Next::pattern) of the
-    /// route, and `whole`, which is false if a streamed body ended early. If [`RequestIds`](super::RequestIds)
-    /// runs, the object also has the id and the trace of the request.
+    /// One JSON object per line. It has the fields of `Combined` by name, the time to the microsecond, scheme and host,
+    /// the [pattern](Next::pattern) of the route, `queued` (the seconds of waiting for a thread), and `whole`, which is
+    /// false if the response was not written to its end. `error` has the reason if a request failed, as in
+    /// [`Metrics`](super::Metrics). If [`RequestIds`](super::RequestIds) runs, the object also has the id and the trace
+    /// of the request.
     Json,
 }
 
-/// Writes a line for each request when its response is known. For a streamed response, the line is written at
-/// its end.
+/// Writes a line for each request when its response was written, or its client has left.
 ///
 /// - **Requests never wait for the log.** Lines go through a queue to a thread that writes them in batches. The
 ///   queue holds [`AccessLog::LINES_MAX`] lines and 8 MiB. If the writer is too slow, lines are dropped and
@@ -43,14 +44,14 @@ pub enum LogFormat {
 ///   backslashes get a backslash, and such a byte becomes `\u00HH`, because its encoding is unknown. The user
 ///   and the route are UTF-8 and stay readable.
 /// - The client is [`Request::client_addr`], so behind a trusted proxy it is not the proxy.
-/// - `bytes` counts the body that the handler produced, before chunking. `seconds` is measured from the call of
-///   this middleware to the line. A response that is a whole text or file is sent after that, so a slow client
-///   is visible only in streams. The bytes of a feed are not counted. If a handler panics, the line has status
-///   500 and the user, id and trace known so far.
-///
-/// - Requests that the server rejects before any handler runs have no line. Examples are malformed heads (400,
-///   414, 431), heads and bodies that arrive too late (408), and 503 without a free thread or descriptor. They
-///   are logged with the crate `log` at level info, and counted ([`Running::stats`](crate::Running::stats)).
+/// - `bytes` counts the body that was written, before chunking. `seconds` is measured from the arrival of the request to its
+///   last byte in the kernel, so a slow client is visible. A request has arrived when the server has read its head and
+///   the part of its body that is read ahead. An upgrade ends with its 101.
+/// - A client that left before its response was written has the status 499, as in nginx. A client that has closed only its
+///   sending side by then looks the same.
+/// - If this middleware is around the whole handler, requests that the server rejects before any handler runs have a
+///   line too. Examples are malformed heads (400, 414, 431), heads and bodies that arrive too late (408), and 503
+///   without a free thread or descriptor. If the head was not whole, the line has `"-"` for the request line.
 ///
 /// Add this middleware last, so that it is outermost. When its last clone is dropped, waiting lines are still
 /// written, for a second at most.
@@ -112,60 +113,46 @@ impl AccessLog {
 
 impl Middleware for AccessLog {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        // Created first, so that a panic leaves a line too.
-        let mut line = PendingLine { entry: Entry::new(self.format, req, &next), sink: self.sink.clone() };
-        let response = {
-            let guard = RecordOnDrop { req, entry: &mut line.entry };
-            next.run(&mut *guard.req)
-        };
-        line.entry.record_response(&response);
-        response.filter_stream(line)
+        let entry = Entry::new(self.format, req, &next);
+        let guard = ObserveOnDrop { log: self, entry: Some(entry), req };
+        next.run(&mut *guard.req)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        Some(Arc::new(self.clone()))
     }
 }
 
-/// Records what the handler added to the request, even if the handler panics.
-struct RecordOnDrop<'l, 'c> {
-    req: &'l mut Request<'c>,
-    entry: &'l mut Entry,
+impl Observer for AccessLog {
+    fn on_refusal(&self, request: &RefusedRequest<'_>) -> Box<dyn ResponseObserver> {
+        Box::new(PendingLine { entry: Entry::of_refused(self.format, request), sink: self.sink.clone() })
+    }
 }
 
-impl Drop for RecordOnDrop<'_, '_> {
+/// Records what the handler added to the request, and then waits for the response, even if the handler panics.
+struct ObserveOnDrop<'l, 'r, 'c> {
+    log: &'l AccessLog,
+    entry: Option<Entry>,
+    req: &'r mut Request<'c>,
+}
+
+impl Drop for ObserveOnDrop<'_, '_, '_> {
     fn drop(&mut self) {
-        self.entry.record_identity(self.req);
+        if let Some(mut entry) = self.entry.take() {
+            entry.record_identity(self.req);
+            self.req.observe(Box::new(PendingLine { entry, sink: self.log.sink.clone() }));
+        }
     }
 }
 
-/// Writes its line when it is dropped: with the response, or at the end of the stream.
+/// The line of a request whose response has not ended.
 struct PendingLine {
     entry: Entry,
     sink: Arc<Sink>,
 }
 
-impl StreamFilter for PendingLine {
-    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
-        out.write_all(data)?;
-        self.entry.bytes += data.len() as u64;
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &mut BodyWriter<'_>) -> io::Result<()> {
-        self.entry.whole = true;
-        Ok(())
-    }
-
-    fn failed(&mut self, instead: Option<StatusCode>) {
-        if let Some(status) = instead {
-            self.entry.status = status;
-        }
-    }
-
-    fn answered(&mut self, response: &Response) {
-        self.entry.record_response(response);
-    }
-}
-
-impl Drop for PendingLine {
-    fn drop(&mut self) {
-        self.sink.submit(self.entry.line());
+impl ResponseObserver for PendingLine {
+    fn on_end(self: Box<Self>, end: &ResponseEnd) {
+        self.sink.submit(self.entry.line(end));
     }
 }

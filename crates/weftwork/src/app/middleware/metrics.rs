@@ -3,11 +3,10 @@
 mod text_format;
 
 use std::fmt;
-use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, Version, header};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -19,33 +18,43 @@ use weftwork_wire::fields::{media_type_quality, names_media_type};
 
 use self::text_format::from_open_metrics;
 use super::{Middleware, Next};
-use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
+use crate::message::observer::{Event, Observer, RefusedRequest, ResponseEnd, ResponseObserver};
+use crate::message::{Handler, Request, Response};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Upper bounds in seconds, from the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// Counts and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
+/// Counts and times requests, and serves a page for Prometheus and compatible systems.
 ///
 /// | name | meaning |
 /// |---|---|
-/// | `http_server_request_duration_seconds` | A histogram by `http_request_method`, `http_route` and `http_response_status_code`. Its `_count` is the number of requests. |
-/// | `http_server_active_requests` | Requests in progress |
-/// | `weftwork_connections`, `weftwork_threads` | Current numbers, with [`server`](Metrics::server) |
-/// | `weftwork_requests_total` and others | All of [`ServerStats`](crate::ServerStats), with [`server`](Metrics::server) |
+/// | `http_server_request_duration_seconds` | A histogram of responses by `http_request_method`, `url_scheme`, `http_route`, `http_response_status_code`, `error_type` and `network_protocol_version`. Its `_count` is the number of responses. |
+/// | `http_server_active_requests` | Requests in progress, by method and scheme |
+/// | `weftwork_queue_wait_seconds` | A histogram of the time that requests have waited for a thread, if no thread was free |
+/// | `weftwork_connections` and others | Connections by state, threads, calls, the queue and the limits, with [`server`](Metrics::server) |
+/// | `weftwork_requests_total` and others | All of [`ServerStats`](crate::ServerStats), by rule, kind or reason, with [`server`](Metrics::server) |
 ///
 /// Names, labels and buckets follow the semantic conventions of OpenTelemetry. The route is its
-/// [pattern](Next::pattern), and is empty if no route matched. A method that RFC 9110 does not define is
-/// `_OTHER`. Clients thus cannot create labels.
+/// [pattern](Next::pattern), and is empty if no route matched. A method that RFC 9110 does not define, or that has not
+/// arrived as a whole, is `_OTHER`. Clients thus cannot create labels.
 ///
-/// The duration is measured from the call of this middleware to the response, or to the end of a stream. If a
-/// handler panics, the request counts with status 500. If a stream fails, the request counts with the status
-/// that was sent, or with the status of the error if nothing was sent. Requests that are rejected before any
-/// handler runs appear only in the counters of the server.
+/// - **The duration** is measured from the arrival of the request to its last byte in the kernel. A request has arrived
+///   when the server has read its head and the part of its body that is read ahead. So the duration contains the wait
+///   for a thread, and not the time that a slow client takes to send. For a request that does not arrive as a whole, it
+///   is the time since the server waits for it. An upgrade ends with its 101. The wait in the accept queue of the kernel is
+///   invisible to the server.
+/// - **The status** is the one that was sent, whatever sent it. If this middleware is around the whole handler, the
+///   responses of the server itself count too, such as 400, 408, 431 and 503.
+/// - **A client that left** before its response was written counts with status 499, as in nginx, and the `error_type`
+///   `client_gone` or `write_timeout`. A client that has closed only its sending side by then looks the same.
+/// - **`error_type`** is the reason if the server has refused the request (`queue_full`, `head_timeout`, and others),
+///   `cut_short` or `shutdown` if a response broke off, and the status for other responses with 5xx. Otherwise it is
+///   empty.
 ///
 /// Add this middleware last, or just inside [`AccessLog`](super::AccessLog), and around the router. Around the
-/// handler of one route, it does not see the route. The page reveals your routes and your load. Serve it on a
-/// separate port with a second server, or put [`BasicAuth`](super::BasicAuth) around it.
+/// handler of one route, it sees only the requests of this route, and not the route. The page reveals your routes and your
+/// load. Serve it on a separate port with a second server, or put [`BasicAuth`](super::BasicAuth) around it.
 ///
 /// ```
 /// use weftwork::middleware::Metrics;
@@ -67,22 +76,33 @@ pub struct Metrics {
 
 struct Shared {
     durations: Family<Labels, Histogram, fn() -> Histogram>,
-    active: Gauge,
+    active: Family<ActiveLabels, Gauge>,
+    queue_wait: Histogram,
     registry: RwLock<Registry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActiveLabels {
+    http_request_method: &'static str,
+    url_scheme: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     http_request_method: &'static str,
+    url_scheme: &'static str,
     http_route: String,
     http_response_status_code: u16,
+    error_type: &'static str,
+    network_protocol_version: &'static str,
 }
 
 impl Metrics {
     /// Creates an empty set of metrics. Clones share their counts.
     pub fn new() -> Metrics {
         let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        let (active, mut registry) = (Gauge::default(), Registry::default());
+        let (active, queue_wait) = (Family::<ActiveLabels, Gauge>::default(), Histogram::new(BUCKETS));
+        let mut registry = Registry::default();
         registry.register_with_unit(
             "http_server_request_duration",
             "Duration of HTTP server requests",
@@ -90,7 +110,14 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("http_server_active_requests", "HTTP requests in progress", active.clone());
-        Metrics { shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }) }
+        registry.register_with_unit(
+            "weftwork_queue_wait",
+            "Time that requests have waited for a thread, if no thread was free",
+            Unit::Seconds,
+            queue_wait.clone(),
+        );
+        let registry = RwLock::new(registry);
+        Metrics { shared: Arc::new(Shared { durations, active, queue_wait, registry }) }
     }
 
     /// Adds the counters of a server to the page. Pass the server's [`ServerStatus`](crate::ServerStatus). Call it for a single
@@ -153,54 +180,102 @@ impl Default for Metrics {
 
 impl Middleware for Metrics {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        self.shared.active.inc();
         let labels = Labels {
-            http_request_method: method_label(req.method()),
+            http_request_method: method_label(Some(req.method())),
+            url_scheme: req.scheme(),
             http_route: next.pattern(req).unwrap_or_default(),
-            // Until there is a response, the status is that of a handler that panicked.
-            http_response_status_code: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+            http_response_status_code: 0,
+            error_type: "",
+            network_protocol_version: version_label(Some(req.version())),
         };
-        let mut active_request =
-            ActiveRequest { shared: self.shared.clone(), started: Instant::now(), labels };
-        let response = next.run(req);
-        active_request.labels.http_response_status_code = response.status().as_u16();
-        response.filter_stream(active_request)
+        req.observe(ActiveRequest::begin(&self.shared, labels, req.arrival().at));
+        next.run(req)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        Some(Arc::new(self.shared.clone()))
     }
 }
 
-/// A request in progress. It ends on drop: with the response, at the end of its stream, or with a panic.
-struct ActiveRequest {
-    shared: Arc<Shared>,
-    started: Instant,
-    labels: Labels,
-}
-
-impl StreamFilter for ActiveRequest {
-    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
-        out.write_all(data)
-    }
-
-    fn failed(&mut self, instead: Option<StatusCode>) {
-        if let Some(status) = instead {
-            self.labels.http_response_status_code = status.as_u16();
+impl Observer for Arc<Shared> {
+    fn on_event(&self, event: &Event) {
+        if let Event::LeftQueue(waited) = event {
+            self.queue_wait.observe(waited.as_secs_f64());
         }
     }
 
-    fn answered(&mut self, response: &Response) {
-        self.labels.http_response_status_code = response.status().as_u16();
+    fn on_refusal(&self, request: &RefusedRequest<'_>) -> Box<dyn ResponseObserver> {
+        let labels = Labels {
+            http_request_method: method_label(request.method()),
+            url_scheme: request.scheme(),
+            http_route: request.route.clone().unwrap_or_default(),
+            http_response_status_code: 0,
+            error_type: "",
+            network_protocol_version: version_label(request.version()),
+        };
+        ActiveRequest::begin(self, labels, request.arrival.at)
+    }
+}
+
+/// A request in progress.
+struct ActiveRequest {
+    shared: Arc<Shared>,
+    arrived: Instant,
+    labels: Labels,
+}
+
+impl ActiveRequest {
+    fn begin(shared: &Arc<Shared>, labels: Labels, arrived: Instant) -> Box<ActiveRequest> {
+        let request = ActiveRequest { shared: shared.clone(), arrived, labels };
+        request.gauge().inc();
+        Box::new(request)
+    }
+
+    fn gauge(&self) -> Gauge {
+        let Labels { http_request_method, url_scheme, .. } = self.labels;
+        self.shared.active.get_or_create_owned(&ActiveLabels { http_request_method, url_scheme })
+    }
+}
+
+impl ResponseObserver for ActiveRequest {
+    fn on_end(mut self: Box<Self>, end: &ResponseEnd) {
+        let status = end.shown_status();
+        self.labels.http_response_status_code = status;
+        self.labels.error_type = end.error.unwrap_or_else(|| error_type(status));
+        self.shared.durations.get_or_create(&self.labels).observe(self.arrived.elapsed().as_secs_f64());
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.shared.active.dec();
-        self.shared.durations.get_or_create(&self.labels).observe(self.started.elapsed().as_secs_f64());
+        self.gauge().dec();
     }
 }
 
-fn method_label(method: &Method) -> &'static str {
+/// Returns the error of a response without any other reason: its status, if the server is to blame.
+fn error_type(status: u16) -> &'static str {
+    match status {
+        500 => "500",
+        501 => "501",
+        502 => "502",
+        503 => "503",
+        504 => "504",
+        505.. => "5xx",
+        _ => "",
+    }
+}
+
+fn version_label(version: Option<Version>) -> &'static str {
+    match version {
+        Some(Version::HTTP_10) => "1.0",
+        Some(_) => "1.1",
+        None => "",
+    }
+}
+
+fn method_label(method: Option<&Method>) -> &'static str {
     const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
-    KNOWN.into_iter().find(|name| *name == method.as_str()).unwrap_or("_OTHER")
+    method.and_then(|method| KNOWN.into_iter().find(|name| *name == method.as_str())).unwrap_or("_OTHER")
 }
 
 impl fmt::Debug for Metrics {

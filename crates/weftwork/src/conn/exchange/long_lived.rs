@@ -59,6 +59,9 @@ impl ConnExchange<'_> {
             return;
         }
         self.conn.guard_end();
+        if lasting.is_other_protocol() && self.conn.observed.is_some() {
+            self.conn.note_response_written();
+        }
         match lasting {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
             LongLived::FeedUpgrade(feed, receive, idle_policy) => {
@@ -89,9 +92,10 @@ impl ConnExchange<'_> {
     fn switch(&mut self, response: &Response, now: Tick) -> Result<(), Misuse> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let date = self.dates.at(now);
+            let head = head_of(response, BodyLength::Exact(0));
+            self.conn.note_status(response.status);
             let buffers = &mut **self.conn.buffers.get_or_insert_default();
             let (request, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
-            let head = head_of(response, BodyLength::Exact(0));
             return self.conn.http.write_switch(&head, request, bytes, date, &mut buffers.output);
         }
         if response.status.is_success() && self.head().0.method == Method::CONNECT {

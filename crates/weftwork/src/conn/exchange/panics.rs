@@ -10,7 +10,7 @@ use super::{ConnExchange, log_client};
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
 use crate::message::{IntoResponse, Problem, Response};
-use crate::transport::counters::Counters;
+use crate::transport::events::{Event, ShedReason};
 
 impl ConnExchange<'_> {
     #[cold]
@@ -33,7 +33,7 @@ impl ConnExchange<'_> {
         }
         let (line, id) = (self.target(), self.id_for_log());
         if self.wait.is_overload(&*panic) {
-            Counters::count(&self.cx.counters.shed);
+            self.cx.record(Event::Shed(ShedReason::NoThread));
             let settings = self.cx.settings.show(&["threads_max", "queue_max"]);
             log_client(
                 self.cx,
@@ -42,7 +42,7 @@ impl ConnExchange<'_> {
             let busy = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(BUSY);
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }
-        Counters::count(&self.cx.counters.panics);
+        self.cx.record(Event::Panicked);
         log::error!("a handler panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
         None
     }

@@ -11,8 +11,8 @@ use crate::conn::Readiness;
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
 use crate::transport::Tick;
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::Event;
 use crate::transport::stream::{is_timed_out, is_would_block};
 
 /// Size of a handler's buffer from which a direct read pays off.
@@ -214,7 +214,7 @@ impl ConnExchange<'_> {
             io::ErrorKind::TimedOut => {
                 // The rest of the body is not waited for, and the response says so.
                 self.conn.http.close_after();
-                Counters::count(&self.cx.counters.timeouts);
+                self.cx.record(Event::TimedOut(TimeoutKind::Body));
                 let settings = self.cx.settings.show(TimeoutKind::Body.settings());
                 let (line, id) = (self.target(), self.id_for_log());
                 log_client(

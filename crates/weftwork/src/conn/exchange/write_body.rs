@@ -12,7 +12,7 @@ use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Error, ErrorClass};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
-use crate::transport::counters::Counters;
+use crate::transport::events::{Event, ShedReason};
 use crate::transport::stream::is_timed_out;
 use crate::transport::{CallSlot, Tick};
 
@@ -130,6 +130,7 @@ impl<'a> ConnExchange<'a> {
         if !self.conn.http.sends_body() {
             return Ok(());
         }
+        self.conn.note_body(data.len() as u64);
         for part in data.chunks(PART_BYTES_MAX) {
             if self.conn.unsent() + part.len() < STREAM_BYTES {
                 self.append(part)?;
@@ -218,7 +219,7 @@ impl<'a> ConnExchange<'a> {
     }
 
     #[cold]
-    fn note_failure(&self, why: &io::Error) {
+    fn note_failure(&mut self, why: &io::Error) {
         match why.kind() {
             io::ErrorKind::TimedOut => self.conn.note_timeout(self.cx),
             io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
@@ -229,7 +230,7 @@ impl<'a> ConnExchange<'a> {
     /// Fails if all threads are busy and a loop needs this one, so that it must not wait.
     #[cold]
     pub(super) fn note_overload(&self, what_for: &str) {
-        Counters::count(&self.cx.counters.shed);
+        self.cx.record(Event::Shed(ShedReason::NoThread));
         let setting = self.cx.settings.show(&["threads_max"]);
         let (line, id) = (self.target(), self.id_for_log());
         log_client(self.cx, format_args!("no thread is free {what_for} ({setting}) at {line}{id}"));

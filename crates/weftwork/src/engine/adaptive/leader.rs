@@ -17,7 +17,7 @@ use crate::engine::thread_wait;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
-use crate::transport::counters::Counters;
+use crate::transport::events::Event;
 
 /// How a call of the handler is made.
 enum CallMode {
@@ -197,7 +197,7 @@ impl CurrentLoop {
     pub(super) fn hand_off(&self) {
         let Some((index, ticket)) = self.ticket.take() else { return };
         if let Some(lp) = self.shared.cells[index].reacquire(ticket) {
-            Counters::count(&self.shared.cx.counters.loops_handed_off);
+            self.shared.cx.record(Event::LoopHandedOff);
             self.shared.hand_off(lp);
         }
     }
@@ -211,7 +211,7 @@ impl CurrentLoop {
         let Some((index, lp)) = reacquired else { return self.shared.check_may_block() };
         match self.shared.try_hand_off(lp) {
             Ok(()) => {
-                Counters::count(&self.shared.cx.counters.loops_handed_off);
+                self.shared.cx.record(Event::LoopHandedOff);
                 Ok(())
             }
             Err(lp) => {

@@ -58,7 +58,7 @@ use crate::conn::Conn;
 use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
+use crate::transport::events::Event;
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::{LogLimit, catch_log_panic};
 use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
@@ -305,7 +305,7 @@ impl Shared {
         }
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
             Ok(()) if is_late => {
-                Counters::count(&self.cx.counters.queued);
+                self.cx.record(Event::Queued);
                 self.loops.activity.wake_if_asleep();
                 Ok(())
             }
@@ -386,6 +386,10 @@ impl EngineHandle for Adaptive {
             // The leader calls no handler.
             Mode::Pool { .. } => threads.saturating_sub(1),
         }
+    }
+
+    fn queued(&self) -> usize {
+        self.0.pool.waiting()
     }
 
     fn leaks(&self) -> Vec<(&'static str, usize)> {

@@ -10,7 +10,7 @@ use super::Shared;
 use crate::engine::log_caught_panic;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
-use crate::transport::counters::Counters;
+use crate::transport::events::Event;
 
 /// Time between two looks. At 100 us a busy core pays 0.7 to 1.0 us a request for the looks, a fifth.
 const TICK: Duration = Duration::from_millis(1);
@@ -185,7 +185,7 @@ impl Shared {
         let Some(lp) = self.cells[index].retake() else { return false };
         // Until there is a new leader, too, the old one can tell that its loop is gone: it reads the clock itself.
         self.cells[index].invalidate();
-        Counters::count(&self.cx.counters.loops_retaken);
+        self.cx.record(Event::LoopRetaken);
         self.hand_off(lp);
         true
     }

@@ -2,57 +2,82 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use http::{Method, StatusCode, Version};
+use http::{Method, Version};
 
 use super::LogFormat;
 use crate::app::middleware::{Next, RequestId, TraceContext, User};
-use crate::message::{Request, Response};
+use crate::message::Request;
+use crate::message::observer::{Arrival, RefusedRequest, ResponseEnd};
 
-/// A request, and what is known of its response.
+/// A request.
 pub(super) struct Entry {
     format: LogFormat,
-    at: SystemTime,
-    started: Instant,
+    arrival: Arrival,
     client: Option<IpAddr>,
-    method: Method,
-    target: Box<str>,
+    /// Absent if the head was not whole.
+    line: Option<Line>,
     route: Option<String>,
-    version: Version,
+    host: Box<str>,
+    scheme: &'static str,
     referer: Box<[u8]>,
     agent: Box<[u8]>,
     user: Option<User>,
     id: Option<RequestId>,
     trace: Option<TraceContext>,
-    pub(super) status: StatusCode,
-    pub(super) bytes: u64,
-    pub(super) whole: bool,
+}
+
+/// The request line.
+struct Line {
+    method: Method,
+    target: Box<str>,
+    version: Version,
 }
 
 impl Entry {
-    /// Creates the entry. Before [`record_response`](Entry::record_response), it describes a handler that
-    /// panicked.
     pub(super) fn new(format: LogFormat, req: &Request<'_>, next: &Next<'_>) -> Entry {
         let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
-        let wanted = format != LogFormat::Common;
+        let (wanted, is_json) = (format != LogFormat::Common, format == LogFormat::Json);
         Entry {
             format,
-            at: SystemTime::now(),
-            started: Instant::now(),
+            arrival: req.arrival(),
             client: req.client_addr(),
-            method: req.method().clone(),
-            target: req.target().into(),
-            route: if format == LogFormat::Json { next.pattern(req) } else { None },
-            version: req.version(),
+            line: Some(Line {
+                method: req.method().clone(),
+                target: req.target().into(),
+                version: req.version(),
+            }),
+            route: if is_json { next.pattern(req) } else { None },
+            host: if is_json { req.host().unwrap_or_default().into() } else { Box::default() },
+            scheme: if is_json { req.scheme() } else { "" },
             referer: if wanted { field("referer") } else { Box::default() },
             agent: if wanted { field("user-agent") } else { Box::default() },
             user: None,
             id: None,
             trace: None,
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            bytes: 0,
-            whole: true,
+        }
+    }
+
+    pub(super) fn of_refused(format: LogFormat, request: &RefusedRequest<'_>) -> Entry {
+        let line = request.method().zip(request.version()).map(|(method, version)| Line {
+            method: method.clone(),
+            target: request.target().into(),
+            version,
+        });
+        Entry {
+            format,
+            arrival: request.arrival,
+            client: request.client_addr(),
+            line,
+            route: request.route.clone(),
+            host: String::from_utf8_lossy(request.header("host")).into(),
+            scheme: request.scheme(),
+            referer: request.header("referer").into(),
+            agent: request.header("user-agent").into(),
+            user: None,
+            id: None,
+            trace: None,
         }
     }
 
@@ -63,27 +88,20 @@ impl Entry {
         self.trace = req.extension().cloned();
     }
 
-    pub(super) fn record_response(&mut self, response: &Response) {
-        self.status = response.status();
-        let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let has_body = self.method != Method::HEAD && !has_none;
-        // The response may be a placeholder of a deferred one. Its size then says nothing.
-        self.bytes = response.body_bytes().filter(|_| has_body).unwrap_or(0);
-        self.whole = !(response.is_to_come() || has_body && response.is_filtered());
-    }
-
     /// Returns the line with its line break.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn line(&self, end: &ResponseEnd) -> String {
         let mut line = String::with_capacity(256);
+        let took = self.arrival.at.elapsed();
+        let at = SystemTime::now().checked_sub(took).unwrap_or(SystemTime::UNIX_EPOCH);
         match self.format {
-            LogFormat::Json => self.json(&mut line),
-            LogFormat::Common | LogFormat::Combined => self.text(&mut line),
+            LogFormat::Json => self.json(&mut line, end, at, took),
+            LogFormat::Common | LogFormat::Combined => self.text(&mut line, end, at, took),
         }
         line.push('\n');
         line
     }
 
-    fn text(&self, line: &mut String) {
+    fn text(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration) {
         match self.client {
             Some(client) => write_args(line, format_args!("{client} - ")),
             None => line.push_str("- - "),
@@ -94,15 +112,21 @@ impl Entry {
             Some(user) => push_escaped(line, user.name().as_bytes(), b" "),
             None => line.push('-'),
         }
-        let date = Date::of(self.at);
+        let date = Date::of(at);
         write_args(
             line,
             format_args!(" [{}/{}/{}:{} +0000] \"", date.day(), date.month(), date.year(), date.time()),
         );
-        push_escaped(line, self.method.as_str().as_bytes(), b"");
-        line.push(' ');
-        push_escaped(line, self.target.as_bytes(), b"");
-        write_args(line, format_args!(" {:?}\" {} {}", self.version, self.status.as_u16(), self.bytes));
+        match &self.line {
+            Some(Line { method, target, version }) => {
+                push_escaped(line, method.as_str().as_bytes(), b"");
+                line.push(' ');
+                push_escaped(line, target.as_bytes(), b"");
+                write_args(line, format_args!(" {version:?}"));
+            }
+            None => line.push('-'),
+        }
+        write_args(line, format_args!("\" {} {}", end.shown_status(), end.body_bytes));
         if self.format == LogFormat::Combined {
             for value in [&self.referer, &self.agent] {
                 line.push_str(" \"");
@@ -110,34 +134,34 @@ impl Entry {
                 line.push('"');
             }
         }
-        write_args(line, format_args!(" {:.6}", self.started.elapsed().as_secs_f64()));
+        write_args(line, format_args!(" {:.6}", took.as_secs_f64()));
     }
 
-    fn json(&self, line: &mut String) {
-        let date = Date::of(self.at);
+    fn json(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration) {
+        let date = Date::of(at);
+        let micros = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_micros();
         let (year, month, day) = (date.year(), date.month_number(), date.day());
-        write_args(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}Z\"", date.time()));
+        write_args(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}.{micros:06}Z\"", date.time()));
         let (client, trace) = (self.client, &self.trace);
         push_member(line, "client", client.map(|client| client.to_string()).unwrap_or_default().chars());
         push_member(line, "user", self.user.as_ref().map_or("", User::name).chars());
-        push_member(line, "method", self.method.as_str().chars());
-        push_member(line, "target", each(self.target.as_bytes()));
-        push_member(line, "route", self.route.as_deref().unwrap_or_default().chars());
+        if let Some(Line { method, target, version }) = &self.line {
+            push_member(line, "method", method.as_str().chars());
+            push_member(line, "scheme", self.scheme.chars());
+            push_member(line, "host", each(self.host.as_bytes()));
+            push_member(line, "target", each(target.as_bytes()));
+            push_member(line, "route", self.route.as_deref().unwrap_or_default().chars());
+            write_args(line, format_args!(",\"version\":\"{version:?}\""));
+        }
         push_member(line, "referer", each(&self.referer));
         push_member(line, "agent", each(&self.agent));
         push_member(line, "request_id", self.id.as_ref().map_or("", RequestId::as_str).chars());
         push_member(line, "trace_id", trace.as_ref().map(TraceContext::trace_id).unwrap_or_default().chars());
-        write_args(
-            line,
-            format_args!(
-                ",\"version\":\"{:?}\",\"status\":{},\"bytes\":{},\"whole\":{},\"seconds\":{:.6}}}",
-                self.version,
-                self.status.as_u16(),
-                self.bytes,
-                self.whole,
-                self.started.elapsed().as_secs_f64()
-            ),
-        );
+        let (status, bytes, is_whole) = (end.shown_status(), end.body_bytes, end.is_whole());
+        write_args(line, format_args!(",\"status\":{status},\"bytes\":{bytes},\"whole\":{is_whole}"));
+        push_member(line, "error", end.error.unwrap_or_default().chars());
+        let (queued, took) = (self.arrival.queued.as_secs_f64(), took.as_secs_f64());
+        write_args(line, format_args!(",\"queued\":{queued:.3},\"seconds\":{took:.6}}}"));
     }
 }
 
@@ -226,8 +250,6 @@ impl Date {
 #[cfg(test)]
 mod tests {
     //! Tests dates in both forms, and the escaping of every byte.
-
-    use std::time::Duration;
 
     use super::*;
 

@@ -1,0 +1,237 @@
+//! What observers are told about a connection's requests: when they arrived, and how their responses ended.
+//!
+//! A connection without observers has none of this, and pays a comparison for each step of a response.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+
+use super::{Conn, PendingBody, Phase};
+use crate::message::BodyPart;
+use crate::message::observer::{Arrival, RefusedRequest, ResponseEnd, ResponseObserver};
+use crate::transport::Tick;
+use crate::transport::context::Context;
+use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::{Counters, Event};
+
+type Observers = Vec<Box<dyn ResponseObserver>>;
+
+/// Observers of the responses of a connection.
+pub(super) struct Observed {
+    counters: Arc<Counters>,
+    /// Time of the last read.
+    read_at: Option<Instant>,
+    /// Time that the current request has waited for a thread.
+    queued: Duration,
+    /// Observers of the current response.
+    current: Observers,
+    /// The current response, as far as it is written.
+    end: ResponseEnd,
+    /// Responses that wait in the buffer.
+    written: Vec<(Observers, ResponseEnd)>,
+    /// Bytes that the kernel had not accepted at the last look.
+    unsent: u64,
+}
+
+impl Observed {
+    fn new(counters: &Arc<Counters>) -> Box<Observed> {
+        Box::new(Observed {
+            counters: counters.clone(),
+            read_at: None,
+            queued: Duration::ZERO,
+            current: Vec::new(),
+            end: ResponseEnd::default(),
+            written: Vec::new(),
+            unsent: 0,
+        })
+    }
+
+    /// Returns the record for a new connection, if the server has observers.
+    pub(super) fn of_server(cx: &Context) -> Option<Box<Observed>> {
+        (!cx.observers().is_empty()).then(|| Observed::new(&cx.counters))
+    }
+
+    pub(super) fn note_read(&mut self) {
+        self.read_at = Some(Instant::now());
+    }
+
+    fn end_written(&mut self) {
+        for (observers, end) in self.written.drain(..) {
+            observers.into_iter().for_each(|observer| observer.on_end(&end));
+        }
+    }
+}
+
+impl Drop for Observed {
+    /// The connection has ended. What was not sent by now is never sent.
+    fn drop(&mut self) {
+        let is_closing = self.counters.closing.load(Ordering::Relaxed);
+        let why = if is_closing { ResponseEnd::SHUTDOWN } else { ResponseEnd::CLIENT_GONE };
+        let current = (std::mem::take(&mut self.current), self.end);
+        let written = std::mem::take(&mut self.written);
+        for (observers, end) in written.into_iter().chain([current]) {
+            let body_bytes = end.body_bytes.saturating_sub(self.unsent);
+            let end = ResponseEnd { error: end.error.or(Some(why)), body_bytes, ..end };
+            observers.into_iter().for_each(|observer| observer.on_end(&end));
+        }
+    }
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl Conn {
+    /// Adds an observer to the current request.
+    pub(super) fn observe(&mut self, observer: Box<dyn ResponseObserver>, cx: &Context) {
+        self.observed.get_or_insert_with(|| Observed::new(&cx.counters)).current.push(observer);
+    }
+
+    /// Returns when the current request had arrived, for its handler.
+    pub(super) fn arrival(&self, received: Tick, cx: &Context) -> Arrival {
+        let observed = self.observed.as_deref();
+        let read_at = observed.and_then(|observed| observed.read_at);
+        let queued = observed.map_or(Duration::ZERO, |observed| observed.queued);
+        let tick = self.owner.arrived.map_or(received, |arrived| arrived.min(received));
+        Arrival { at: earlier(read_at, tick, cx), queued }
+    }
+
+    /// Records that the request has left the queue for a thread, in which it was since `since`.
+    #[cold]
+    pub(crate) fn leave_queue(&mut self, since: Tick, now: Tick, cx: &Context) {
+        let waited = since.until(now);
+        cx.record(Event::LeftQueue(waited));
+        self.owner.arrived = Some(self.owner.arrived.map_or(since, |arrived| arrived.min(since)));
+        if let Some(observed) = &mut self.observed {
+            observed.queued += waited;
+        }
+    }
+
+    /// Records the same for a connection that has waited for a thread without a request.
+    #[cold]
+    pub(crate) fn leave_queue_idle(&mut self, now: Tick, cx: &Context) {
+        if let Some(since) = self.owner.queued_since.take() {
+            cx.record(Event::LeftQueue(since.until(now)));
+        }
+    }
+
+    /// Records the status of the response that is about to be written.
+    #[inline]
+    pub(super) fn note_status(&mut self, status: StatusCode) {
+        if let Some(observed) = &mut self.observed {
+            (observed.end.status, observed.end.body_bytes) = (Some(status), 0);
+        }
+    }
+
+    /// Records bytes of the body.
+    #[inline]
+    pub(super) fn note_body(&mut self, bytes: u64) {
+        if let Some(observed) = &mut self.observed
+            && self.http.sends_body()
+        {
+            observed.end.body_bytes += bytes;
+        }
+    }
+
+    /// Records why the request has failed. The first reason counts.
+    #[inline]
+    pub(super) fn note_error(&mut self, why: &'static str) {
+        if let Some(observed) = &mut self.observed {
+            observed.end.error.get_or_insert(why);
+        }
+    }
+
+    /// Records that the client has left, if it has closed its side while the handler ran.
+    #[cold]
+    pub(super) fn note_if_client_left(&mut self) {
+        if self.stream.peer_has_gone() {
+            self.note_error(ResponseEnd::CLIENT_GONE);
+        }
+    }
+
+    /// Records that the response is complete, and perhaps not sent. Calling it again changes nothing.
+    #[cold]
+    pub(super) fn note_response_written(&mut self) {
+        let unsent = self.unsent_in_all();
+        let Some(observed) = &mut self.observed else { return };
+        let end = std::mem::take(&mut observed.end);
+        let observers = std::mem::take(&mut observed.current);
+        (observed.queued, self.owner.arrived) = (Duration::ZERO, None);
+        if !observers.is_empty() {
+            observed.written.push((observers, end));
+        }
+        observed.unsent = unsent;
+        if unsent == 0 {
+            observed.end_written();
+        }
+    }
+
+    /// Records that the kernel has accepted everything, or how much it has not.
+    #[cold]
+    pub(super) fn note_sent(&mut self) {
+        let unsent = self.unsent_in_all();
+        let Some(observed) = &mut self.observed else { return };
+        observed.unsent = unsent;
+        if unsent == 0 {
+            observed.end_written();
+        }
+    }
+
+    /// Returns the bytes that the kernel has not accepted, as far as their number is known.
+    fn unsent_in_all(&self) -> u64 {
+        let left = match self.pending_body.as_deref() {
+            Some(PendingBody::Known { part, then }) => {
+                part.count() + then.as_slice().iter().map(BodyPart::count).sum::<u64>()
+            }
+            _ => 0,
+        };
+        left + self.unsent() as u64
+    }
+
+    /// Gives a refused request to the observers of the server, unless its middleware has run.
+    #[cold]
+    pub(super) fn observe_refusal(&mut self, why: &'static str, cx: &Context) {
+        let Some(observed) = self.observed.as_deref() else { return };
+        if observed.current.is_empty() {
+            let is_whole = matches!(self.phase, Phase::Body | Phase::Ready);
+            let head = self.buffers.as_deref().filter(|_| is_whole);
+            let route = is_whole.then(|| cx.pattern(&self.request_line())).flatten();
+            let arrival = match self.phase {
+                Phase::Ready => self.arrival(self.timer.progress(), cx),
+                // A request that did not arrive as a whole counts from the time since when it was waited for.
+                _ if matches!(self.timer.kind, TimeoutKind::Idle | TimeoutKind::Write) => {
+                    self.arrival(self.timer.progress(), cx)
+                }
+                _ => self.arrival(self.timer.began(), cx),
+            };
+            let request = RefusedRequest {
+                head: head.map(|buffers| (&buffers.head, buffers.unread())),
+                source: self.source_of_requests(&cx.settings),
+                route,
+                arrival,
+            };
+            let observers = cx.observers().iter().map(|observer| observer.on_refusal(&request)).collect();
+            if let Some(observed) = self.observed.as_deref_mut() {
+                observed.current = observers;
+            }
+        }
+        self.note_error(why);
+    }
+}
+
+/// Returns the time of the last read, unless it is later than the tick: a read may come long after its poller has told of the
+/// bytes. Ticks are rounded down, so within a millisecond the exact time counts.
+fn earlier(read_at: Option<Instant>, tick: Tick, cx: &Context) -> Instant {
+    let of_tick = cx.clock.moment(tick);
+    let latest = of_tick.and_then(|moment| moment.checked_add(Duration::from_millis(1)));
+    match (read_at, latest) {
+        (Some(read_at), Some(latest)) => read_at.min(latest),
+        (Some(read_at), None) => read_at,
+        (None, _) => of_tick.unwrap_or_else(Instant::now),
+    }
+}
