@@ -1,5 +1,6 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
+mod admin;
 mod shutdown_log;
 mod status;
 
@@ -22,6 +23,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
+use admin::Admin;
 use shutdown_log::ShutdownLog;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
@@ -53,6 +55,7 @@ pub struct Server {
     /// Engine that code has set, and engine that a variable names.
     engine: (Option<Engine>, Option<Engine>),
     settings: Settings,
+    admin: Option<Box<Admin>>,
     /// An invalid variable, which keeps the server from starting.
     invalid_variable: Option<Error>,
     started: Slot,
@@ -81,6 +84,7 @@ impl Server {
             listeners: Vec::new(),
             engine: (None, None),
             settings: Settings::default(),
+            admin: None,
             invalid_variable: None,
             started: Slot::default(),
         };
@@ -230,7 +234,7 @@ impl Server {
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let status = self.status();
         let engine = status.engine();
-        let Server { mut listeners, mut settings, invalid_variable, .. } = self;
+        let Server { mut listeners, mut settings, admin, invalid_variable, .. } = self;
         invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
@@ -266,7 +270,9 @@ impl Server {
             log::info!("listening at {address}, engine {engine}");
         }
         status.started(&cx, &handle);
-        Ok(Running { cx, handle, status, watchdog, stopped: false })
+        let mut running = Running { cx, handle, status, watchdog, admin: None, stopped: false };
+        running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
+        Ok(running)
     }
 
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
@@ -293,6 +299,8 @@ pub struct Running {
     handle: Arc<dyn EngineHandle>,
     status: ServerStatus,
     watchdog: Option<JoinHandle<()>>,
+    /// The side listener.
+    admin: Option<Box<Running>>,
     stopped: bool,
 }
 
@@ -358,7 +366,7 @@ impl Running {
         while !signals.wait(None).map_err(refused)? {}
         let stop_started = Instant::now();
         // The stop comes first, because the log may be stuck.
-        self.cx.announce_stop();
+        self.announce_stop();
         let mut shutdown_log = ShutdownLog::begin();
         shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
@@ -386,6 +394,7 @@ impl Running {
         self.cx.enter(Stage::Closing);
         self.handle.wake();
         let stuck = self.join();
+        self.end_admin();
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
         counters.extend(self.handle.leaks());
         LeakReport::unless_all_zero(counters)
@@ -398,7 +407,7 @@ impl Running {
         mut must_end: impl FnMut() -> bool,
     ) -> ShutdownReport {
         self.stopped = true;
-        self.cx.announce_stop();
+        self.announce_stop();
         let stop_started = Instant::now();
         let mut ended_early = false;
         while !ended_early && stop_started.elapsed() < delay {
@@ -425,6 +434,7 @@ impl Running {
         self.cx.enter(Stage::Closing);
         self.handle.wake();
         let stuck = self.join();
+        self.end_admin();
         ShutdownReport { drained: open.saturating_sub(cut), cut, stuck, took: stop_started.elapsed() }
     }
 

@@ -25,6 +25,7 @@ macro_rules! every_engine {
             }
 
             mod addresses;
+            mod admin;
             mod blocking;
             mod bodies;
             mod caps;

@@ -215,7 +215,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     /// Keeps a thread for a job that may be [submitted in front](ThreadPool::submit_front): one that is parked, or a spare one if
-    /// all others are there. False: there is none. Another thread that would have to be started does not count, since the system may
+    /// all others are there. False: no thread is left. Another thread that would have to be started does not count, since the system may
     /// refuse it.
     pub(super) fn reserve(&self, spawn: impl Fn()) -> bool {
         if self.parked() == 0 && self.spare() == 0 {
