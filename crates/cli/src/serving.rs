@@ -87,6 +87,9 @@ fn announce(title: &str, running: &Running) {
         1 => say(format_args!("engine {engine}, 1 loop")),
         loops => say(format_args!("engine {engine}, {loops} loops")),
     }
+    if let Some(caution) = engine.caution() {
+        say(caution);
+    }
     for setting in running.settings().list() {
         match setting.source {
             Source::Default if SHOWN.contains(&setting.name) => {

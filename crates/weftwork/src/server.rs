@@ -269,6 +269,9 @@ impl Server {
         for address in status.addresses() {
             log::info!("listening at {address}, engine {engine}");
         }
+        if let Some(caution) = engine.caution() {
+            log::info!("engine {engine}: {caution}");
+        }
         status.started(&cx, &handle);
         let mut running = Running { cx, handle, status, watchdog, admin: None, stopped: false };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);

@@ -18,11 +18,12 @@ fn the_start_names_what_matters() {
         format!("weft {} demo", env!("CARGO_PKG_VERSION")),
         format!("listening at http://{address}/"),
         "engine reactor:1, 1 loop".into(),
+        weftwork::Engine::Reactor { loops: None }.caution().expect("its loops can be stopped").into(),
         "body_bytes_max 2MiB".into(),
         "head_timeout 10s".into(),
         "idle_timeout 75s".into(),
     ];
-    assert_eq!(weft.lines[..4], want[..4]);
+    assert_eq!(weft.lines[..5], want[..5]);
     assert!(want.iter().all(|line| has(&weft, line)), "{:?}", weft.lines);
     assert!(weft.lines.iter().any(|line| line.starts_with("connections_max ") && !line.ends_with(" 0")));
     assert!(weft.lines.iter().all(|line| !line.ends_with("(set)")), "{:?}", weft.lines);

@@ -121,6 +121,16 @@ impl Engine {
         }
     }
 
+    /// Returns what stops this engine, for the start-up line. `None` if no handler and no client does.
+    pub fn caution(self) -> Option<&'static str> {
+        match self {
+            Engine::Reactor { .. } => Some(
+                "a handler that blocks stops its loop, and so does a slow client whose long body a handler reads",
+            ),
+            _ => None,
+        }
+    }
+
     /// Refuses parameters with which the engine could not run.
     pub(crate) fn check(self, settings: &Settings) -> Result<(), Error> {
         let (knob, number) = self.parameter();
