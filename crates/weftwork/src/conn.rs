@@ -49,6 +49,7 @@ use self::observed::Observed;
 use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
 use crate::message::RequestLine;
+use crate::message::exchange::ConnValue;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
@@ -136,6 +137,8 @@ pub(crate) struct Conn {
     /// Observers of the responses. Absent without observers.
     observed: Option<Box<Observed>>,
     pub(crate) owner: Owner,
+    /// Value that handlers keep for the connection.
+    value: ConnValue,
 }
 
 impl Conn {
@@ -164,6 +167,7 @@ impl Conn {
             has_sent_much: false,
             observed: Observed::of_server(cx),
             owner: Owner::default(),
+            value: None,
         })
     }
 

@@ -53,6 +53,7 @@ macro_rules! every_engine {
             mod rfc9112_connections;
             mod rfc9112_requests;
             mod proxy;
+            mod proxy_reuse;
             mod shapes;
             mod shutdown;
             mod spread;

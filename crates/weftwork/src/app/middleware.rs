@@ -219,6 +219,10 @@ impl<H: Handler, M: Middleware> Handler for Layered<H, M> {
         self.handler.check()
     }
 
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        self.handler.normal_path(line)
+    }
+
     fn needs(&self) -> Vec<RequiredState> {
         self.handler.needs()
     }

@@ -42,6 +42,41 @@ pub(crate) fn non_canonical(path: &[u8]) -> Option<NonCanonical> {
     encodes_unreserved(path).then_some(NonCanonical::EncodedUnreserved)
 }
 
+/// Returns the path in normal form (RFC 3986 section 6.2.2): without dot segments and empty segments, and with
+/// letters, digits and `-._~` decoded. Returns `None` if the path leads above its start, or if servers read it
+/// in different ways: dots beside an encoded slash, a backslash or `;`, and `..` after an empty segment, which
+/// some servers merge first.
+pub(crate) fn normal_form(path: &str) -> Option<String> {
+    let plain = canonical(path);
+    let mut segments: Vec<&str> = Vec::new();
+    let (mut goes_up, mut has_empty) = (false, false);
+    let mut parts = plain.strip_prefix('/')?.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match part {
+            "" if !is_last => {
+                has_empty = true;
+                // The slashes of a URL within a path.
+                if segments.last().is_some_and(|before| before.ends_with(':')) {
+                    segments.push("");
+                }
+            }
+            "." | ".." => {
+                if part == ".." {
+                    goes_up = true;
+                    segments.pop()?;
+                }
+                if is_last {
+                    segments.push("");
+                }
+            }
+            part if has_dot_segment(part.as_bytes()) => return None,
+            part => segments.push(part),
+        }
+    }
+    (!goes_up || !has_empty).then(|| format!("/{}", segments.join("/")))
+}
+
 /// Checks all spellings. Some servers read `%2F` or `\` as `/`, and drop the text after a `;`.
 fn has_dot_segment(path: &[u8]) -> bool {
     let plain: Vec<u8> = percent_decode(path).collect();
@@ -139,6 +174,52 @@ mod tests {
             ["/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/x\\..\\a", "/..;/a", "/..%3Bx/a", "/.;x/a", "/.%2fa"];
         check(Some(NonCanonical::DotSegment), &to_some);
         check(Some(NonCanonical::DotSegment), &["//../a"]);
+    }
+
+    #[test]
+    fn a_path_has_one_normal_form() {
+        for (path, normal) in [
+            ("/", "/"),
+            ("//", "/"),
+            ("/a//b///c", "/a/b/c"),
+            ("/a//", "/a/"),
+            ("/%7Eann/%61", "/~ann/a"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/a/..b/...", "/a/..b/..."),
+            ("/a%2Fb;c", "/a%2Fb;c"),
+            ("/web/https://a.example//b", "/web/https://a.example/b"),
+            ("/%252e%252e/a", "/%252e%252e/a"),
+        ] {
+            assert_eq!(normal_form(path).as_deref(), Some(normal), "{path}");
+            assert_eq!(non_canonical(normal.as_bytes()), None, "{normal}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_read_in_two_ways_has_no_normal_form() {
+        for path in [
+            "/..",
+            "/../a",
+            "/a/../../b",
+            "/%2e%2e/a",
+            "/./..",
+            "*",
+            "",
+            "/..%2fa",
+            "/a%2F..%2fb",
+            "/a%5c..",
+            "/..;/a",
+            "/a/..;x/b",
+            "/.;/a",
+            "/a//../b",
+            "/a/..//b",
+            "/web/https://../b",
+        ] {
+            assert_eq!(normal_form(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -18,15 +18,16 @@ use std::io;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use weftwork_wire::{Limits, ResponseFault};
+use weftwork_wire::{Fault, Limits, ResponseFault};
 
 use self::request::Upload;
 use self::response::ProxyExchange;
 use self::upstream::{Upstream, UpstreamConn};
+use super::path_form::normal_form;
 use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
 use crate::message::{
-    Blocking, Handler, IntoResponse, Problem, Request, RequestLine, Response, plain_field_name,
+    Blocking, Handler, IntoResponse, Problem, Request, RequestLine, Response, note_proxy, plain_field_name,
 };
 use crate::transport::stream::is_timed_out;
 
@@ -62,17 +63,20 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// is `Proxy`, which is not a valid field. If [`RequestIds`](crate::middleware::RequestIds) runs in front, the
 /// server gets its id and trace instead of the client's.
 ///
-/// **Paths.** The upstream server is fixed, and nothing in a request selects it. Routes in front compare paths
-/// as they were sent, but the server may treat another spelling as the same path. The proxy therefore rejects
-/// these spellings with 400:
+/// **Paths.** The upstream server is fixed, and nothing in a request selects it. The server gets the path as it
+/// was sent, and may treat several forms as the same path. Routes and middleware in front therefore compare its
+/// normal form (RFC 3986 section 6.2.2), which is also [`Request::path`]:
 ///
-/// - An encoded letter, digit or one of `-._~` (`/%61dmin`).
-/// - A segment `.` or `..`, encoded or not.
-/// - An empty segment (`//admin`), except the slashes of a URL within a path (`/web/https://a.example`).
+/// - Encoded letters, digits and `-._~` are decoded (`/%61dmin` is `/admin`).
+/// - Segments `.` and `..`, encoded or not, are resolved.
+/// - An empty segment is removed (`//admin`), except in a URL within a path (`/web/https://a.example`).
 ///
-/// A route in front thus guards a path of such characters. It does not if the server accepts more spellings:
-/// upper case, a final slash, `%2F` for `/`, or `;` and more text. If you are not sure, guard all paths. Links
-/// of typed routes behind a proxy also get 400 if a value equals the literal of another route (`/users/%6Eew`).
+/// A path that leaves the mount of the proxy by `..` gets 400, and so does a path that servers read in different
+/// ways (`/..%2Fa`, `/..;/a`, `/a//../b`). If a function calls the proxy, instead of a router, the normal form is
+/// not known in front of that function. Every other form then gets 400.
+///
+/// A route in front thus guards a path of such characters. It does not if the server accepts more forms: upper
+/// case, a final slash, `%2F` for `/`, or `;` and more text. If you are not sure, guard all paths.
 ///
 /// **Expect.** If a client expects `100 (Continue)`, it gets it as soon as the server sends it, or after a
 /// second of silence, even if the body has already arrived. An earlier response is forwarded, and the server
@@ -111,7 +115,7 @@ type HeaderSource = dyn Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync;
 #[derive(Clone, Debug)]
 struct Options {
     strip: String,
-    keep_host: bool,
+    sends_own_host: bool,
     upgrades: Vec<String>,
     response_timeout: Duration,
     idle_timeout: Duration,
@@ -120,8 +124,9 @@ struct Options {
 
 impl Proxy {
     /// Creates a proxy to the server at `url`: `http://host:port`, with an optional path that is put before
-    /// every request path. The name is looked up now. It is looked up again if no address answers, at most once
-    /// in 5 s. Of several addresses, the one that answered last is tried first.
+    /// every request path. The name is looked up now. It is looked up again once a minute (see
+    /// [`lookup_age_max`](Proxy::lookup_age_max)), and if no address answers, at most once in 5 s. Of several
+    /// addresses, the one that answered last is tried first.
     ///
     /// # Errors
     /// Fails if `url` has another form, or if the name is unknown.
@@ -129,12 +134,13 @@ impl Proxy {
         let upstream = Upstream::new(url)?;
         let options = Options {
             strip: String::new(),
-            keep_host: false,
+            sends_own_host: false,
             upgrades: vec!["websocket".to_owned()],
             response_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
-            limits: Limits::default(),
+            limits: Limits { head_bytes_max: 256 << 10, fields_max: 1000, ..Limits::default() },
         };
+        note_proxy();
         Ok(Proxy { upstream, options, set_headers: Vec::new() })
     }
 
@@ -146,10 +152,13 @@ impl Proxy {
         self
     }
 
-    /// Forwards the `Host` of the client instead of the host of the URL.
+    /// Sends the host of the URL as `Host`, instead of the host that the client requested. Use it for a server
+    /// that answers only to its own name. Such a server often refuses the `Origin` of a page, and may write its
+    /// own name into `Location` and links, unless it reads `X-Forwarded-Host`. Default: the client's host, as in
+    /// Caddy and Traefik.
     #[must_use]
-    pub fn keep_host(mut self) -> Proxy {
-        self.options.keep_host = true;
+    pub fn upstream_host(mut self) -> Proxy {
+        self.options.sends_own_host = true;
         self
     }
 
@@ -175,7 +184,7 @@ impl Proxy {
     ///
     /// # Errors
     /// Fails for headers that the proxy sets itself: fields that frame the message, fields for a single
-    /// connection, `Host` (see [`keep_host`](Proxy::keep_host)), and the fields that state the client.
+    /// connection, `Host` (see [`upstream_host`](Proxy::upstream_host)), and the fields that state the client.
     pub fn set_header(
         mut self,
         name: HeaderName,
@@ -223,7 +232,35 @@ impl Proxy {
         self
     }
 
-    /// Sets how many idle connections to the server are kept. Default: 32.
+    /// Sets how old the addresses of the server may be, from the last look-up of its name. Default: 60 s. A
+    /// request after that time waits for a new look-up, for 1 s at most. Connections to addresses that the name
+    /// no longer has are not used again. If the look-up fails, the addresses stay. The failure is logged.
+    ///
+    /// A URL with an address instead of a name needs no look-up.
+    #[must_use]
+    pub fn lookup_age_max(mut self, age: Duration) -> Proxy {
+        self.upstream.addresses.age_max = age;
+        self
+    }
+
+    /// Sets the maximum size of the head of a response from the server, in bytes. It also limits the trailers of
+    /// a response. Default: 256 KiB. When exceeded: 502, and a line in the log.
+    #[must_use]
+    pub fn response_head_bytes_max(mut self, bytes: u32) -> Proxy {
+        self.options.limits.head_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the maximum number of field lines of a response from the server. It also limits the trailers of a
+    /// response. Default: 1,000. When exceeded: 502, and a line in the log.
+    #[must_use]
+    pub fn response_fields_max(mut self, lines: u32) -> Proxy {
+        self.options.limits.fields_max = lines;
+        self
+    }
+
+    /// Sets how many idle connections to the server are kept. Default: 32. A connection that the server may have
+    /// authenticated is not one of them.
     #[must_use]
     pub fn idle_connections_max(mut self, connections: usize) -> Proxy {
         self.upstream.idle_max = connections;
@@ -236,7 +273,9 @@ impl Proxy {
             return Ok(final_recipient(req));
         }
         let head = request::head(req, forwards, self)?;
-        let (conn, is_reused) = self.upstream.acquire(time_left(req))?;
+        let time = time_left(req);
+        let client = (!upstream::may_be_shared(req)).then(|| req.conn_value());
+        let (conn, is_reused) = self.upstream.acquire(client, time)?;
         let may_repeat = is_reused && may_repeat(req);
         let mut exchange = self.exchange(req, &head, conn);
         let received = match exchange.send_request(req) {
@@ -254,6 +293,7 @@ impl Proxy {
 
     fn exchange(&self, req: &Request<'_>, head: &[u8], mut conn: UpstreamConn) -> ProxyExchange {
         conn.queue(head);
+        conn.note_request(head);
         let (server, options) = (self.upstream.authority().clone(), self.options.clone());
         let wait = CONTINUE_WAIT.min(time_left(req));
         let continue_by = request::expects_continue(req).then(|| upstream::from_now(wait));
@@ -264,6 +304,7 @@ impl Proxy {
             continue_by,
             upload: Upload::of(req),
             idle_pool: self.upstream.idle_pool(),
+            serves_one_client: !upstream::may_be_shared(req),
         }
     }
 }
@@ -299,6 +340,11 @@ impl Handler for Proxy {
 
     fn blocking(&self, _: &RequestLine<'_>) -> Blocking {
         Blocking::Always
+    }
+
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        let rest = line.path().strip_prefix(self.options.strip.as_str())?;
+        Some(format!("{}{}", self.options.strip, normal_form(rest)?))
     }
 }
 
@@ -340,9 +386,25 @@ impl Failure {
             Failure::Closed => Some("closed the connection before it responded".to_owned()),
             Failure::Timeout(bound) => Some(format!("timed out ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
-            Failure::Malformed(fault) => Some(fault.to_string()),
+            Failure::Malformed(fault) => Some(named_with_option(*fault)),
             Failure::UnexpectedUpgrade => Some("switched to a protocol that was not requested".to_owned()),
         }
+    }
+}
+
+/// Returns the description of a fault, with the option that sets the limit.
+fn named_with_option(fault: ResponseFault) -> String {
+    match fault {
+        ResponseFault::Message(
+            kind @ (Fault::HeadTooLong
+            | Fault::TooManyFields
+            | Fault::TrailersTooLong
+            | Fault::TooManyTrailers),
+        ) => {
+            let option = kind.setting().unwrap_or_default();
+            format!("{fault} The limit is Proxy::response_{option}.")
+        }
+        fault => fault.to_string(),
     }
 }
 

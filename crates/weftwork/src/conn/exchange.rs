@@ -25,9 +25,11 @@ use super::{COPIED_BYTES_MAX, Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
-use crate::message::exchange::Exchange;
+use crate::message::exchange::{ConnValue, Exchange};
 use crate::message::observer::{Arrival, ResponseEnd, ResponseObserver};
-use crate::message::{BodyError, BodyPart, Handler, Payload, Request, RequestLine, Response, SERVER_ERROR};
+use crate::message::{
+    BodyError, BodyPart, Handler, Payload, Request, RequestLine, Response, SERVER_ERROR, is_proxy_in_use,
+};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::events::ConnState;
@@ -140,7 +142,12 @@ impl<'a> ConnExchange<'a> {
     /// the head.
     fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
         let mut request = Request::new(self);
-        let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            if is_proxy_in_use() {
+                request.normalize_path(handler);
+            }
+            *response = Some(handler.call(&mut request));
+        }));
         if let Err(panic) = called {
             drop(request);
             *response = Some(self.answer_to_panic(panic));
@@ -508,6 +515,10 @@ impl Exchange for ConnExchange<'_> {
 
     fn identify(&mut self, id: &str) {
         self.id = Some(id.into());
+    }
+
+    fn conn_value(&mut self) -> &mut ConnValue {
+        &mut self.conn.value
     }
 
     fn log_client(&self, line: fmt::Arguments<'_>) {

@@ -14,6 +14,9 @@ use super::client::Source;
 use super::handler::RequestLine;
 use super::observer::{Arrival, ResponseObserver};
 
+/// Value that handlers keep for a client's connection.
+pub(crate) type ConnValue = Option<Box<dyn Any + Send>>;
+
 /// A request and its response, as the connection serves them. This is a trait, so that this layer does not depend on
 /// the layer above. The connection implements it. Decoders of bodies and filters of streams wrap it.
 pub(crate) trait Exchange {
@@ -83,6 +86,8 @@ pub(crate) trait Exchange {
     fn is_stopping(&self) -> bool;
     /// Appends `id` to later log lines about this request, even after its handler has panicked.
     fn identify(&mut self, id: &str);
+    /// Returns the value that handlers keep for the client's connection. It is dropped with the connection.
+    fn conn_value(&mut self) -> &mut ConnValue;
     /// Logs a line about the client. Clients can cause any number of such lines, so only a few are logged.
     fn log_client(&self, line: fmt::Arguments<'_>);
 
@@ -162,6 +167,10 @@ macro_rules! forward_the_rest {
 
         fn identify(&mut self, id: &str) {
             self.below.identify(id);
+        }
+
+        fn conn_value(&mut self) -> &mut crate::message::exchange::ConnValue {
+            self.below.conn_value()
         }
 
         fn log_client(&self, line: std::fmt::Arguments<'_>) {

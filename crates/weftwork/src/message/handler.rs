@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Method;
 
@@ -54,6 +55,15 @@ pub trait Handler: Send + Sync + 'static {
         Some(Cow::Borrowed(""))
     }
 
+    /// Returns the normal form of the path, if the request goes to a [`Proxy`](crate::Proxy) that forwards other forms.
+    /// The path of the request is then that form, so that routes and middleware see what the server behind may see. A
+    /// handler that passes requests on asks the inner handler.
+    #[doc(hidden)]
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        let _ = line;
+        None
+    }
+
     /// Checks once before a server starts whether the handler can answer. A router reports conflicting routes. The
     /// server itself checks that each [`State`](crate::State) is provided by a router.
     ///
@@ -84,6 +94,18 @@ pub trait Handler: Send + Sync + 'static {
         let _ = line;
         true
     }
+}
+
+/// Whether this process has had a proxy. Otherwise, no request needs [`Handler::normal_path`].
+static HAS_PROXY: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a proxy was created.
+pub(crate) fn note_proxy() {
+    HAS_PROXY.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn is_proxy_in_use() -> bool {
+    HAS_PROXY.load(Ordering::Relaxed)
 }
 
 /// Properties of a request before its handler runs.
@@ -205,6 +227,10 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().pattern(line)
     }
 
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        self.as_ref().normal_path(line)
+    }
+
     fn check(&self) -> Result<()> {
         self.as_ref().check()
     }
@@ -265,6 +291,10 @@ impl<H: Handler> Handler for Marked<H> {
 
     fn pattern(&self, line: &RequestLine<'_>) -> Option<Cow<'_, str>> {
         self.handler.pattern(line)
+    }
+
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        self.handler.normal_path(line)
     }
 
     fn check(&self) -> Result<()> {

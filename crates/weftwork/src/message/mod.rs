@@ -35,6 +35,7 @@ pub(crate) use escape::{checkbox, form_decoded, plain_field_name, split_unquoted
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};
 pub use filter::StreamFilter;
 pub use handler::{Blocking, Handler, RequestLine, blocks, quick, unbuffered};
+pub(crate) use handler::{is_proxy_in_use, note_proxy};
 pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]

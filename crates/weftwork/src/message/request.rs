@@ -14,7 +14,8 @@ use weftwork_wire::fields::media_type_quality;
 use super::body::Body;
 use super::client;
 use super::escape::{form_decoded_lossy, plain_field_name};
-use super::exchange::Exchange;
+use super::exchange::{ConnValue, Exchange};
+use super::handler::{Handler, RequestLine};
 use super::headers::CONNECTION_FIELDS;
 use super::observer::{Arrival, ResponseObserver};
 use super::route_match::RouteMatch;
@@ -33,6 +34,8 @@ pub(super) struct RequestData {
     pub(super) headers: OnceCell<HeaderMap>,
     extensions: Extensions,
     pub(super) routed: RouteMatch,
+    /// The path in normal form, if routes compare that form.
+    normal_path: Option<Box<str>>,
 }
 
 impl<'c> Request<'c> {
@@ -53,6 +56,9 @@ impl<'c> Request<'c> {
 
     /// Returns the path without the query, still percent-encoded. A handler that is mounted at a prefix sees the part
     /// after the prefix, at least `/`.
+    ///
+    /// If routes lead to a [`Proxy`](crate::Proxy), the path is in normal form, for all handlers and middleware of that
+    /// request. [`target`](Request::target) has the path as it was sent.
     pub fn path(&self) -> &str {
         ascii(self.path_bytes())
     }
@@ -60,14 +66,14 @@ impl<'c> Request<'c> {
     /// Returns the same as bytes, because checking that they are text takes longer than finding the route.
     pub(crate) fn path_bytes(&self) -> &[u8] {
         let (head, bytes) = self.exchange.head();
-        self.behind_prefix(head.path_in(bytes))
+        self.behind_prefix(self.normal_or(head.path_in(bytes)))
     }
 
     /// Returns what a route is found by, with one access to the head.
     pub(crate) fn method_path_and_query(&self) -> (&Method, &[u8], &str) {
         let (head, bytes) = self.exchange.head();
         let query = head.query.map_or("", |query| ascii(query.of(bytes)));
-        (&head.method, self.behind_prefix(head.path_in(bytes)), query)
+        (&head.method, self.behind_prefix(self.normal_or(head.path_in(bytes))), query)
     }
 
     fn behind_prefix<'r>(&'r self, whole: &'r [u8]) -> &'r [u8] {
@@ -83,7 +89,29 @@ impl<'c> Request<'c> {
     /// Returns the path including the prefixes of mounts.
     pub(crate) fn whole_path(&self) -> &str {
         let (head, bytes) = self.exchange.head();
+        ascii(self.normal_or(head.path_in(bytes)))
+    }
+
+    /// Returns the path as it was sent, including the prefixes of mounts.
+    pub(crate) fn sent_path(&self) -> &str {
+        let (head, bytes) = self.exchange.head();
         ascii(head.path_in(bytes))
+    }
+
+    fn normal_or<'r>(&'r self, sent: &'r [u8]) -> &'r [u8] {
+        let normal = self.data.get().and_then(|data| data.normal_path.as_deref());
+        normal.map_or(sent, str::as_bytes)
+    }
+
+    /// Sets the path to its normal form, if `handler` gives this request to a proxy that forwards other forms.
+    #[cold]
+    pub(crate) fn normalize_path(&mut self, handler: &dyn Handler) {
+        let (head, bytes) = self.exchange.head();
+        let sent = head.path_in(bytes);
+        let suspects = sent.windows(2).any(|pair| matches!(pair, b"//" | b"/." | [b'%', _]));
+        if suspects && let Some(normal) = handler.normal_path(&RequestLine::new(&head.method, sent)) {
+            self.data_mut().normal_path = Some(normal.into());
+        }
     }
 
     /// Returns the part after the `?`, still encoded.
@@ -288,6 +316,11 @@ impl<'c> Request<'c> {
         let name = source.settings.forwarded_header.name();
         let has_named = self.fields().any(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()));
         self.client_addr().filter(|_| source.is_trusted() && has_named)
+    }
+
+    /// Returns the value that handlers keep for the client's connection. It is dropped with the connection.
+    pub(crate) fn conn_value(&mut self) -> &mut ConnValue {
+        self.exchange.conn_value()
     }
 
     /// Returns whether the sender of the request is a trusted proxy.

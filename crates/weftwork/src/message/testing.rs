@@ -11,7 +11,7 @@ use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 
 use super::body::Quota;
 use super::client::Source;
-use super::exchange::Exchange;
+use super::exchange::{ConnValue, Exchange};
 use super::observer::{Arrival, ResponseObserver};
 use super::{BodyError, BodyPart, BodyWriter, Handler, Payload, Request, Response};
 use crate::settings::Settings;
@@ -34,6 +34,7 @@ pub(crate) struct Canned {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) settings: Settings,
+    conn_value: ConnValue,
 }
 
 impl Canned {
@@ -53,6 +54,7 @@ impl Canned {
             peer: None,
             deadline: None,
             settings: Settings::default(),
+            conn_value: None,
         }
     }
 
@@ -235,6 +237,11 @@ impl Exchange for Canned {
     }
 
     fn identify(&mut self, _: &str) {}
+
+    fn conn_value(&mut self) -> &mut ConnValue {
+        &mut self.conn_value
+    }
+
     fn log_client(&self, line: std::fmt::Arguments<'_>) {
         log::info!("{line}");
     }

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use weftwork_wire::may_be_trailer;
 
 use super::body::Body;
-use super::exchange::Exchange;
+use super::exchange::{ConnValue, Exchange};
 use super::response::{Payload, Response};
 
 /// Writes the body of a streamed [`Response`](super::Response).
@@ -59,6 +59,11 @@ impl BodyWriter<'_> {
     /// sending side looks the same: see [`Request::client_gone`](crate::Request::client_gone).
     pub fn client_gone(&mut self) -> bool {
         self.exchange.client_gone()
+    }
+
+    /// Returns the value that handlers keep for the client's connection.
+    pub(crate) fn conn_value(&mut self) -> &mut ConnValue {
+        self.exchange.conn_value()
     }
 
     /// Returns the setting `heartbeat`.

@@ -187,7 +187,7 @@ fn fields_of_trusted_proxies_count() {
     assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
 }
 
-/// The origin of a page is compared with the host that its browser requested. A proxy sends another host.
+/// The origin of a page is compared with the host that its browser requested. This proxy sends another host.
 #[cfg(feature = "websocket")]
 #[test]
 fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
@@ -195,7 +195,7 @@ fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
         let site = Router::new().post("/", || "done").get("/", |req: &mut Request| websocket(req, |_| Ok(())));
         let behind = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
         let behind = behind.start(site.with(Csrf::new())).unwrap();
-        let proxy = before(&behind, |proxy| proxy);
+        let proxy = before(&behind, |proxy| proxy.upstream_host());
         let ask = |request: &str, host: &str| {
             let mut client = Client::connect(&proxy);
             client.send(format!("{request}Host: {host}\r\nOrigin: https://a.example\r\n\r\n"));

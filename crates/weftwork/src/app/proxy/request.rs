@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use super::upstream::{Upstream, UpstreamConn, from_now};
 use super::{DEADLINE, Failure, HeaderSource, Options, Proxy, time_left};
 use crate::app::middleware::{RequestId, TraceContext};
-use crate::app::path_form::non_canonical;
+use crate::app::path_form::{NonCanonical, non_canonical, normal_form};
 use crate::error::Error;
 use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
@@ -48,7 +48,7 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
         head.extend_from_slice(value);
         head.extend_from_slice(b"\r\n");
     };
-    let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
+    let host = req.host().filter(|_| !options.sends_own_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
     let (is_believed, overrides) = (req.is_source_trusted(), overrides(req, set_headers));
     let is_ours = |plain: &str| {
@@ -207,6 +207,7 @@ pub(super) fn expects_continue(req: &Request<'_>) -> bool {
 
 fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {
     let given = req.path();
+    let is_sent = req.whole_path() == req.sent_path();
     let rest = given.strip_prefix(options.strip.as_str());
     // `/apis` is not under `/api`.
     let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/') || options.strip.is_empty())
@@ -217,13 +218,24 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     if given == "*" && !upstream.base().is_empty() {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     }
-    // The server may read another spelling as another path than the routes in front do.
-    if let Some(non_canonical) = non_canonical(given.as_bytes()) {
-        return Err(Failure::Request(StatusCode::BAD_REQUEST, non_canonical.rule()));
-    }
+    // The server may read another form as another path than the routes in front do.
+    let rest = if is_sent { Some(rest) } else { sent_rest(req, rest) };
+    let refused = non_canonical(req.sent_path().as_bytes()).filter(|_| is_sent || rest.is_none());
+    let (Some(rest), None) = (rest, refused) else {
+        let rule = refused.map_or(NonCanonical::DotSegment.rule(), NonCanonical::rule);
+        return Err(Failure::Request(StatusCode::BAD_REQUEST, rule));
+    };
     let slash = if rest.is_empty() { "/" } else { "" };
     let (mark, query) = req.query().map_or(("", ""), |query| ("?", query));
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
+}
+
+/// Returns the end of the path as it was sent, whose normal form is `rest`. Returns `None` if the path does not
+/// stay under the mount of the proxy.
+fn sent_rest<'r>(req: &'r Request<'_>, rest: &str) -> Option<&'r str> {
+    let mount = req.whole_path().strip_suffix(rest)?;
+    let sent = req.sent_path().strip_prefix(mount)?;
+    (normal_form(sent).as_deref() == Some(rest)).then_some(sent)
 }
 
 /// Progress of a request body on its way to the server.

@@ -9,7 +9,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
 use super::request::{self, POLL_MAX, POLL_MIN, Upload, next_poll_time};
 use super::upstream::{IdlePool, UpstreamConn, from_now};
-use super::{DEADLINE, Failure, NO_ANSWER, Options, time_left, tunnel, warn};
+use super::{DEADLINE, Failure, NO_ANSWER, Options, named_with_option, time_left, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -28,6 +28,8 @@ pub(super) struct ProxyExchange {
     pub(super) continue_by: Option<Instant>,
     pub(super) upload: Upload,
     pub(super) idle_pool: IdlePool,
+    /// Whether all requests on the client's connection are from one client.
+    pub(super) serves_one_client: bool,
 }
 
 /// Time limit for the start of the response.
@@ -87,7 +89,9 @@ impl ProxyExchange {
         if received.status == StatusCode::SWITCHING_PROTOCOLS {
             return self.upgrade(req, received);
         }
-        let Received { status, fields, length, keep_alive } = received;
+        let keep_alive = received.keep_alive && !may_send_unread_body(req.method(), &received);
+        self.conn.note_response(&received.fields);
+        let Received { status, fields, length, .. } = received;
         let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
@@ -100,7 +104,8 @@ impl ProxyExchange {
         if is_head || length == Some(0) && !wants_rest {
             let response = if is_head { with_content_length(response, &fields) } else { response };
             if keep_alive && self.is_sent() {
-                self.idle_pool.put_back(self.conn);
+                let client = self.serves_one_client.then(|| req.conn_value());
+                self.idle_pool.put_back(self.conn, client);
             }
             return Ok(with_fields(response, fields, required));
         }
@@ -270,7 +275,8 @@ impl ProxyExchange {
             let _ = out.trailers(trailers);
         }
         if keep_alive && self.is_sent() {
-            self.idle_pool.put_back(self.conn);
+            let client = self.serves_one_client.then(|| out.conn_value());
+            self.idle_pool.put_back(self.conn, client);
         }
         Ok(())
     }
@@ -324,9 +330,24 @@ impl ProxyExchange {
     }
 }
 
+/// Returns whether a server that makes a mistake may send a body that the client must not get: after the head for
+/// HEAD, 204 or 304. On a kept connection, these bytes would be the start of the next response.
+fn may_send_unread_body(method: &Method, received: &Received) -> bool {
+    let declares = received.fields.iter().any(|(name, value)| match *name {
+        header::CONTENT_LENGTH => value.as_bytes().iter().any(|byte| *byte != b'0'),
+        header::TRANSFER_ENCODING => true,
+        _ => false,
+    });
+    let declares_none = received.fields.iter().any(|(name, _)| name == header::CONTENT_LENGTH) && !declares;
+    match received.status {
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => declares,
+        _ => *method == Method::HEAD && !declares_none,
+    }
+}
+
 /// Returns the error for invalid framing. If nothing of the response was sent yet, the client gets a 502.
 fn broken(server: &str, fault: ResponseFault) -> io::Error {
-    warn(server, fault);
+    warn(server, named_with_option(fault));
     io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail(NO_ANSWER))
 }
 
@@ -382,11 +403,14 @@ fn with_content_length(response: Response, fields: &[(HeaderName, HeaderValue)])
 
 /// Returns the fields for the client, without the fields for the upstream connection and its framing.
 fn end_to_end(fields: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
-    let named: Vec<Vec<u8>> = listed(&fields, &header::CONNECTION).map(<[u8]>::to_ascii_lowercase).collect();
+    let mut named: Vec<Vec<u8>> =
+        listed(&fields, &header::CONNECTION).map(<[u8]>::to_ascii_lowercase).collect();
+    // A head may name so many of them that comparing each field with each name would take too long.
+    named.sort_unstable();
     let stays = |name: &HeaderName| {
         CONNECTION_FIELDS.contains(&name.as_str())
             || *name == header::CONTENT_LENGTH
-            || named.iter().any(|option| option == name.as_str().as_bytes())
+            || named.binary_search_by(|option| option.as_slice().cmp(name.as_str().as_bytes())).is_ok()
     };
     fields.into_iter().filter(|(name, _)| !stays(name)).collect()
 }

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 
 use super::allowed::Allowed;
 use super::build::{Found, RouteTable};
-use super::pattern::join;
+use super::pattern::{Pattern, is_under, join};
 use super::{Entry, Mount, RouteError, Router};
 use crate::app::middleware::preflighted;
 use crate::app::routes::MethodFilter;
@@ -88,6 +88,27 @@ impl Handler for Router {
             Some(Cow::Owned(whole_pattern(prefix, &inner)))
         });
         mounted.or_else(|| self.fallback.as_ref()?.pattern(line))
+    }
+
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        let table = self.table();
+        if let Some(found) = table.find(line.method(), line.path()) {
+            let normal = self.routes[found.route].handler.normal_path(line)?;
+            let literal = table.patterns[found.route].as_ref().map_or("", Pattern::literal_prefix);
+            return Some(normal).filter(|normal| is_under(normal, literal));
+        }
+        match table.mounts(line.path()).next() {
+            Some((prefix, number)) => {
+                let mount = &self.mounts[number];
+                if !mount.strips {
+                    let normal = mount.handler.normal_path(line)?;
+                    return Some(normal).filter(|normal| is_under(normal, prefix));
+                }
+                let inner = mount.handler.normal_path(&line.beneath(prefix.len()))?;
+                Some(format!("{prefix}{inner}"))
+            }
+            None => self.fallback.as_ref()?.normal_path(line),
+        }
     }
 
     /// Checks that the paths are valid, that no routes conflict, and that mounted handlers have no errors.

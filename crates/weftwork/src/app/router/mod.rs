@@ -50,7 +50,7 @@ use build::RouteTable;
 /// a path without are two paths.
 ///
 /// The router compares literal parts and the prefixes of mounts with the path as the client sent it. `/%61dmin`
-/// is therefore not `/admin`. Captures are decoded.
+/// is therefore not `/admin`, unless the path leads to a [`Proxy`](crate::Proxy). Captures are decoded.
 ///
 /// One position of a path may have, side by side:
 ///

@@ -91,6 +91,16 @@ impl Pattern {
         Ok(Pattern { names, segments, text, rank })
     }
 
+    /// Returns the literal segments before the first capture, without a final slash.
+    pub(super) fn literal_prefix(&self) -> &str {
+        let literal = self.text.split('{').next().unwrap_or_default();
+        if literal.len() == self.text.len() {
+            literal
+        } else {
+            literal.rsplit_once('/').map_or("", |(prefix, _)| prefix)
+        }
+    }
+
     /// Returns whether both patterns match exactly the same paths.
     pub(super) fn is_like(&self, other: &Pattern) -> bool {
         self.segments == other.segments

@@ -89,6 +89,11 @@ where
         own.or_else(|| self.fallback.as_ref()?.pattern(line))
     }
 
+    fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
+        let is_own = T::pattern(MethodFilter::of(line.method()), line.path_bytes()).is_some();
+        self.fallback.as_ref().filter(|_| !is_own)?.normal_path(line)
+    }
+
     fn check(&self) -> Result<()> {
         self.fallback.as_ref().map_or(Ok(()), |fallback| fallback.check())
     }

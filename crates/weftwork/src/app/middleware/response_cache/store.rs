@@ -43,7 +43,8 @@ impl Key {
             scheme: req.scheme(),
             host: req.host().map(|host| host.to_ascii_lowercase().into()),
             forwarded_host: req.forwarded_host().map(|host| host.to_ascii_lowercase().into()),
-            path: req.whole_path().into(),
+            // A server behind a proxy may answer differently to other forms of a path.
+            path: req.sent_path().into(),
             query: req.query().map(Into::into),
         }
     }

@@ -1,22 +1,25 @@
 //! Tests of kept connections, and of the requests that are sent on them.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::super::Proxy;
-use super::{IDLE_AGE_MAX, lock};
+use super::idle::IDLE_AGE_MAX;
 use crate::TestClient;
 
 /// Returns a proxy that keeps `count` connections, and their other ends.
 fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-    let conns: Vec<_> = (0..count).map(|_| proxy.upstream.acquire(Duration::MAX).ok().unwrap().0).collect();
+    let conns: Vec<_> =
+        (0..count).map(|_| proxy.upstream.acquire(None, Duration::MAX).ok().unwrap().0).collect();
     let ends = conns.iter().map(|_| listener.accept().unwrap().0).collect();
     for conn in conns {
-        proxy.upstream.idle_pool().put_back(conn);
+        proxy.upstream.idle_pool().put_back(conn, None);
     }
     (proxy, listener, ends)
 }
@@ -82,22 +85,87 @@ fn connections_that_are_too_old_are_closed() {
         end.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     };
     let age = |proxy: &Proxy, ages: &[bool]| {
-        let mut idle = lock(&proxy.upstream.idle);
+        let mut idle = proxy.upstream.idle.lock();
         assert_eq!(idle.len(), ages.len());
-        for ((_, since), _) in idle.iter_mut().zip(ages).filter(|(_, is_old)| **is_old) {
-            *since = since.checked_sub(IDLE_AGE_MAX).unwrap();
+        for (kept, _) in idle.iter_mut().zip(ages).filter(|(_, is_old)| **is_old) {
+            kept.since = kept.since.checked_sub(IDLE_AGE_MAX).unwrap();
         }
     };
     // When a connection is taken.
     let (proxy, _listener, mut ends) = keeping(3);
     age(&proxy, &[true, true, false]);
-    let (conn, is_reused) = proxy.upstream.acquire(Duration::MAX).ok().unwrap();
+    let (conn, is_reused) = proxy.upstream.acquire(None, Duration::MAX).ok().unwrap();
     assert!(is_reused && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
     // When a connection is kept, and takes their place.
     let (mut proxy, _listener, mut ends) = keeping(2);
     proxy.upstream.idle_max = 2;
     age(&proxy, &[true, true]);
-    proxy.upstream.idle_pool().put_back(conn);
+    proxy.upstream.idle_pool().put_back(conn, None);
     assert!(ends.iter_mut().all(closes));
-    assert_eq!(lock(&proxy.upstream.idle).len(), 1);
+    assert_eq!(proxy.upstream.idle.lock().len(), 1);
+}
+
+/// Returns a proxy to a name, which resolves as `resolve` says and is looked up for each request.
+fn named(resolve: fn(&str) -> io::Result<Vec<SocketAddr>>, first: SocketAddr) -> Proxy {
+    let mut proxy = Proxy::to("http://localhost:1").unwrap().lookup_age_max(Duration::ZERO);
+    proxy.upstream.addresses.resolve = resolve;
+    proxy.upstream.addresses.set(vec![first]);
+    proxy
+}
+
+fn peer(proxy: &Proxy) -> SocketAddr {
+    let (conn, _) = proxy.upstream.acquire(None, Duration::MAX).ok().unwrap();
+    let peer = conn.address;
+    proxy.upstream.idle_pool().put_back(conn, None);
+    peer
+}
+
+/// The old server still answers, also on a kept connection.
+#[test]
+fn a_server_that_has_moved_is_found_while_the_old_one_answers() {
+    static NOW_AT: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
+    let servers = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [old, new] = servers.each_ref().map(|server| server.local_addr().unwrap());
+    let proxy = named(|_| Ok(NOW_AT.lock().unwrap().clone()), old);
+    *NOW_AT.lock().unwrap() = vec![old];
+    assert_eq!((peer(&proxy), peer(&proxy)), (old, old));
+    *NOW_AT.lock().unwrap() = vec![new];
+    assert_eq!((peer(&proxy), peer(&proxy)), (new, new));
+    // The address that answered last stays the first one.
+    *NOW_AT.lock().unwrap() = vec![old, new];
+    assert_eq!((peer(&proxy), proxy.upstream.addresses.known()), (new, vec![new, old]));
+}
+
+#[test]
+fn a_look_up_that_fails_or_hangs_changes_nothing() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let proxy = named(
+        |_| match CALLS.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(io::ErrorKind::NotFound.into()),
+            _ => loop {
+                thread::park();
+            },
+        },
+        address,
+    );
+    assert_eq!((peer(&proxy), CALLS.load(Ordering::SeqCst)), (address, 1));
+    for _ in 0..3 {
+        assert_eq!((peer(&proxy), CALLS.load(Ordering::SeqCst)), (address, 2), "it is asked once at a time");
+    }
+}
+
+/// The default is a minute. A URL with an address needs no look-up.
+#[test]
+fn a_name_is_not_looked_up_before_its_time() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let young = Proxy::to("http://localhost:1").unwrap();
+    young.upstream.addresses.set(vec![address]);
+    let literal = Proxy::to(&format!("http://{address}")).unwrap().lookup_age_max(Duration::ZERO);
+    for mut proxy in [young, literal] {
+        proxy.upstream.addresses.resolve = |_| panic!("not to be called");
+        assert_eq!(peer(&proxy), address);
+    }
 }

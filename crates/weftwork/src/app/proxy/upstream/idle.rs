@@ -1,0 +1,165 @@
+//! Idle connections to the upstream server. Most serve any client. A connection that the server may have
+//! authenticated serves one client.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue, header};
+
+use super::conn::UpstreamConn;
+use crate::message::Request;
+use crate::message::exchange::ConnValue;
+
+/// Maximum age of an idle connection. Many servers close theirs after five seconds.
+pub(super) const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
+
+/// One idle connection.
+pub(super) struct IdleConn {
+    stream: TcpStream,
+    address: SocketAddr,
+    pub(super) since: Instant,
+}
+
+impl IdleConn {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        let peeked = self.stream.peek(&mut [0]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    pub(super) fn into_conn(self, is_authenticated: bool) -> UpstreamConn {
+        let mut conn = UpstreamConn::new(self.stream, self.address);
+        conn.is_authenticated = is_authenticated;
+        conn
+    }
+}
+
+/// Connections for all clients. Last in, first out, so that connections that are not needed expire.
+#[derive(Clone, Default)]
+pub(super) struct IdleConns(Arc<Mutex<Vec<IdleConn>>>);
+
+/// Connections for one client, with the pools that they are from. The client's connection owns them, so they
+/// end with it.
+struct OwnConns(Vec<(IdleConns, IdleConn)>);
+
+impl IdleConns {
+    pub(super) fn take(&self) -> Option<IdleConn> {
+        let (taken, _old) = {
+            let mut idle = self.lock();
+            let old = remove_expired(&mut idle);
+            (idle.pop(), old)
+        };
+        taken
+    }
+
+    /// Takes the connection that belongs to this client.
+    pub(super) fn take_own(&self, value: &mut ConnValue) -> Option<IdleConn> {
+        let OwnConns(own) = value.as_mut()?.downcast_mut()?;
+        let at = own.iter().position(|(pool, _)| Arc::ptr_eq(&pool.0, &self.0))?;
+        Some(own.swap_remove(at).1)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<IdleConn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes connections that are too old. They are below newer ones, so they would never be taken, and their
+/// server may have closed them. The caller drops them after it has released the lock, because closing takes
+/// time.
+fn remove_expired(idle: &mut Vec<IdleConn>) -> Vec<IdleConn> {
+    let old = idle.partition_point(|kept| kept.since.elapsed() >= IDLE_AGE_MAX);
+    idle.drain(..old).collect()
+}
+
+/// Pool that takes a connection back.
+pub(in crate::app::proxy) struct IdlePool {
+    idle: IdleConns,
+    idle_max: usize,
+}
+
+impl IdlePool {
+    pub(super) fn new(idle: IdleConns, idle_max: usize) -> IdlePool {
+        IdlePool { idle, idle_max }
+    }
+
+    /// Keeps a connection whose last response was read to its end. `client` is the value of the connection of
+    /// the client whose request it was. `None` means that other clients may use that connection too.
+    pub(in crate::app::proxy) fn put_back(self, conn: UpstreamConn, client: Option<&mut ConnValue>) {
+        if conn.at != conn.input.len() || !conn.is_sent() {
+            return;
+        }
+        let is_authenticated = conn.is_authenticated;
+        let kept = conn.into_idle();
+        match (is_authenticated, client) {
+            (false, _) => {
+                let _old = {
+                    let mut idle = self.idle.lock();
+                    let old = remove_expired(&mut idle);
+                    if idle.len() < self.idle_max {
+                        idle.push(kept);
+                    }
+                    old
+                };
+            }
+            (true, Some(client)) => {
+                let own = client.get_or_insert_with(|| Box::new(OwnConns(Vec::new())));
+                if let Some(OwnConns(own)) = own.downcast_mut() {
+                    own.push((self.idle, kept));
+                }
+            }
+            (true, None) => {}
+        }
+    }
+}
+
+impl UpstreamConn {
+    fn into_idle(self) -> IdleConn {
+        let address = self.address;
+        IdleConn { stream: self.into_parts().0, address, since: Instant::now() }
+    }
+
+    /// Notes the head of a request that is about to be sent.
+    pub(in crate::app::proxy) fn note_request(&mut self, head: &[u8]) {
+        let mut lines = head.split(|&byte| byte == b'\n');
+        self.is_authenticated |= lines.any(|line| {
+            let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
+            let (name, value) = line.split_at(colon);
+            let mut names = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION].into_iter();
+            names.any(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
+                && names_connection_scheme(&value[1..])
+        });
+    }
+
+    /// Notes the fields of a response.
+    pub(in crate::app::proxy) fn note_response(&mut self, fields: &[(HeaderName, HeaderValue)]) {
+        self.is_authenticated |= fields.iter().any(|(name, value)| match *name {
+            header::WWW_AUTHENTICATE | header::PROXY_AUTHENTICATE => {
+                names_connection_scheme(value.as_bytes())
+            }
+            _ => name == "persistent-auth",
+        });
+    }
+}
+
+/// Returns whether an element begins with a scheme that authenticates the connection and not the request (RFC
+/// 4559, MS-NTHT). IIS has variants of these names, such as `Nego2` and `Negotiate:Kerberos`.
+fn names_connection_scheme(value: &[u8]) -> bool {
+    let is_scheme = |element: &[u8]| {
+        let element = element.trim_ascii_start();
+        let mut schemes = [&b"ntlm"[..], b"nego", b"kerberos"].into_iter();
+        schemes.any(|scheme| element.get(..scheme.len()).is_some_and(|is| is.eq_ignore_ascii_case(scheme)))
+    };
+    value.split(|&byte| byte == b',').any(is_scheme)
+}
+
+/// Returns whether a proxy in front may send requests of several clients on the connection of this request.
+pub(in crate::app::proxy) fn may_be_shared(req: &Request<'_>) -> bool {
+    let names = ["via", "forwarded", "x-forwarded-for"];
+    req.is_source_trusted() || names.iter().any(|name| req.header_values(name).next().is_some())
+}
