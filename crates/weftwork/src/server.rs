@@ -424,6 +424,9 @@ impl Running {
             std::thread::sleep(POLL_INTERVAL);
             ended_early = must_end();
         }
+        if !ended_early && !deadline.is_zero() {
+            self.handle.clone().accept_pending();
+        }
         let begun = Instant::now();
         let open = self.open();
         self.cx.begin_drain(deadline);

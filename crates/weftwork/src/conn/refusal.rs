@@ -165,10 +165,25 @@ impl Conn {
         self.shed(&note, ShedReason::NoDescriptors, cx);
     }
 
+    /// Rejects a connection that was never served, because the server has stopped. Sends what can be sent at once.
+    #[cold]
+    pub(crate) fn refuse_stopping(mut self: Box<Conn>, cx: &Context) {
+        if !matches!(self.phase, Phase::Head | Phase::Body | Phase::Ready | Phase::Proxy) {
+            return;
+        }
+        let setting = cx.settings.show(&["drain_timeout"]);
+        let detail = "the server is stopping";
+        self.shed_with(detail, &format!("no thread was free in time; {setting}"), ShedReason::Stopping, cx);
+        self.send_and_close(cx.clock.now());
+    }
+
     fn shed(&mut self, note: &str, reason: ShedReason, cx: &Context) {
+        self.shed_with("too many connections are being served", note, reason, cx);
+    }
+
+    fn shed_with(&mut self, detail: &str, note: &str, reason: ShedReason, cx: &Context) {
         cx.record(Event::Shed(reason));
         self.observe_refusal(reason.name(), cx);
-        let detail = "too many connections are being served";
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, detail, note, cx);
     }
 

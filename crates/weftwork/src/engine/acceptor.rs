@@ -76,6 +76,29 @@ impl Listeners {
         })
     }
 
+    /// Accepts the connections that wait, for a server that is about to close its listeners: that would reset them. Those that
+    /// cannot be served are told 503.
+    pub(super) fn accept_pending(&self, cx: &Context, mut adopt: impl FnMut(Box<Conn>)) {
+        let now = cx.clock.now();
+        for listener in self.get().iter() {
+            for _ in 0..cx.settings.backlog {
+                match accept(listener, now, cx) {
+                    Accepted::Conn(conn) => adopt(conn),
+                    Accepted::OverLimit(conn) => conn.send_and_close(now),
+                    Accepted::PeerGone => {}
+                    Accepted::WouldBlock => break,
+                    Accepted::AtLimit(_) | Accepted::Backoff(_) => {
+                        let mut is_refused = false;
+                        cx.reserve_fd.with_reserve(|| is_refused = refuse_one(listener, now, cx));
+                        if !is_refused {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// An acceptor for all listeners, which starts at the next one.
     pub(super) fn acceptor(&self) -> Acceptor {
         Acceptor { next: self.advance(), ..Acceptor::new(self.get()) }
@@ -247,6 +270,17 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             on_emfile(&error, listener, now, cx);
             Accepted::Backoff(now.after(BACK_OFF))
         }
+    }
+}
+
+/// Accepts a connection only to tell it 503. False: no connection waits.
+fn refuse_one(listener: &Listener, now: Tick, cx: &Context) -> bool {
+    match listener.accept() {
+        Ok((stream, peer)) => {
+            Conn::new(stream, peer, now, cx).refuse_stopping(cx);
+            true
+        }
+        Err(error) => is_of_one_peer(&error),
     }
 }
 

@@ -15,6 +15,7 @@ use super::conn_table::WAKER;
 use super::inbox::Inbox;
 use crate::conn::{Conn, Registered};
 use crate::message::WakeConn;
+use crate::transport::context::Context;
 
 /// A message to a loop.
 #[derive(Debug)]
@@ -125,6 +126,27 @@ impl LoopGroup {
         let handle = self.handle(index);
         if handle.inbox.push(message) {
             handle.wake();
+        }
+    }
+
+    /// Gives a connection that another thread has accepted to the loop with the fewest.
+    pub(super) fn adopt(&self, conn: Box<Conn>) {
+        let loads = self.handles.iter().map(|handle| handle.load.load(Ordering::Relaxed));
+        let least = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(index, _)| index);
+        self.handles[least].load.fetch_add(1, Ordering::Relaxed);
+        self.send(least, LoopMessage::Adopt(conn));
+    }
+
+    /// The server has stopped: the connections that no loop has adopted yet are told 503.
+    pub(super) fn refuse_adopted(&self, cx: &Context) {
+        for handle in self.handles.iter() {
+            let mut messages = Vec::new();
+            handle.inbox.take_all(&mut messages);
+            for message in messages {
+                if let LoopMessage::Adopt(conn) = message {
+                    conn.refuse_stopping(cx);
+                }
+            }
         }
     }
 

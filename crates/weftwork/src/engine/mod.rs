@@ -231,6 +231,9 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// A connection that the kernel has established waits to be accepted. To be called before the listeners are
     /// closed.
     fn has_pending(&self) -> bool;
+    /// Accepts the connections that wait at the listeners. To be called before the listeners are closed, which would
+    /// reset them.
+    fn accept_pending(self: Arc<Self>);
     /// Tells every waiting thread that the server's stage has changed.
     fn wake(&self);
     /// Waits for every thread to end, for at most `timeout`. Returns how many have not ended.

@@ -162,11 +162,16 @@ impl EngineHandle for Reactor {
         self.listeners.have_pending()
     }
 
+    fn accept_pending(self: Arc<Self>) {
+        self.listeners.accept_pending(&self.cx, |conn| self.loops.adopt(conn));
+    }
+
     fn wake(&self) {
         self.listeners.shut();
         self.loops.wake_all();
         if self.cx.stage() == Stage::Closing {
-            self.upgrade_pool.close();
+            self.loops.refuse_adopted(&self.cx);
+            drop(self.upgrade_pool.close());
         }
     }
 
@@ -215,7 +220,7 @@ mod tests {
         engine.run_upgraded(accept(&engine));
         eventually("it has had its thread", || engine.cx.stats().connections == 0);
         assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, 0));
-        engine.upgrade_pool.close();
+        drop(engine.upgrade_pool.close());
         assert_eq!(engine.upgrade_threads.join(burst::TIMEOUT), 0);
     }
 

@@ -381,13 +381,14 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         queue
     }
 
-    /// Ends every thread that is idle, and each of the others after its work.
-    pub(super) fn close(&self) {
+    /// Ends every thread that is idle, and each of the others after its work. Returns the jobs that wait.
+    #[must_use]
+    pub(super) fn close(&self) -> VecDeque<J> {
         lock(&self.state).closed = true;
-        // Not under the lock: what the jobs own may be the user's, and ask how many threads there are.
-        drop(self.drain_queue());
+        let jobs = self.drain_queue();
         self.unparked.notify_all();
         self.source.wake_one();
+        jobs
     }
 
     /// Waits until every thread has left, at most for the timeout. Returns how many have not.

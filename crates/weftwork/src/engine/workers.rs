@@ -240,11 +240,24 @@ impl EngineHandle for Workers {
         self.listeners.iter().any(Listeners::have_pending)
     }
 
+    fn accept_pending(self: Arc<Self>) {
+        for (acceptor, listeners) in self.listeners.iter().enumerate() {
+            listeners.accept_pending(&self.cx, |mut conn| {
+                conn.owner.queued_since = Some(self.cx.clock.now());
+                if let Err(job) = self.pool.submit(Job { conn, acceptor }, || self.spawn()) {
+                    job.conn.refuse_stopping(&self.cx);
+                }
+            });
+        }
+    }
+
     fn wake(&self) {
         // A thread that waits does so for the next stage, too. What is left is to close the listeners and the pool.
         self.listeners.iter().for_each(Listeners::shut);
         if self.cx.stage() == Stage::Closing {
-            self.pool.close();
+            for job in self.pool.close() {
+                job.conn.refuse_stopping(&self.cx);
+            }
         }
     }
 

@@ -247,6 +247,8 @@ labels! {
         ConnectionsFull "connections_full",
         /// No descriptors were left.
         NoDescriptors "no_descriptors",
+        /// The server stopped before a thread was free.
+        Stopping "stopping",
     }
 }
 

@@ -125,6 +125,62 @@ fn who_waits_to_be_accepted_is_served() {
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
+/// A site all of whose loops and threads are in handlers, and clients that the kernel has connected behind them. They have
+/// sent requests.
+fn all_at_work(clients: usize) -> (Site, Vec<Client>, Vec<Client>) {
+    let site = CASE.start_with(|s| s.threads_max(CASE.engine.loops() + 2).standby_kept(1).queue_max(0));
+    let busy = if CASE.engine.loops() > 0 && !CASE.guarantees(Guarantee::QuickBesideBlocked) {
+        CASE.engine.loops()
+    } else {
+        2
+    };
+    let mut blocked = Vec::new();
+    for number in 1..=busy {
+        // Connected when the other loops are in a handler already.
+        let mut client = site.client();
+        client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+        site.inside.gate.wait_for(number);
+        blocked.push(client);
+    }
+    let mut waiting: Vec<Client> = (0..clients).map(|_| site.client()).collect();
+    waiting.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    (site, blocked, waiting)
+}
+
+/// Closing the listeners would reset them.
+#[test]
+fn clients_in_the_accept_queue_are_answered() {
+    let (Site { running, inside }, blocked, waiting) = all_at_work(6);
+    let address = running.addresses()[0].clone();
+    let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
+    eventually("the port is closed", || Client::try_connect_to(&address).is_err());
+    inside.gate.open();
+    for mut client in blocked {
+        client.answer().is(200, "passed");
+    }
+    for mut client in waiting {
+        let answer = client.answer();
+        assert!([200, 503].contains(&answer.status) && answer.closes(), "{answer:?}");
+        client.ends();
+    }
+    assert_eq!(stopping.join().unwrap().stuck, 0);
+}
+
+/// Handlers that do not return in time are left behind. Clients that no handler has seen are told, and not reset.
+#[test]
+fn clients_in_the_accept_queue_are_told_if_no_thread_gets_free() {
+    let (Site { running, inside }, blocked, waiting) = all_at_work(6);
+    let report = running.shutdown(Duration::from_millis(700));
+    for mut client in waiting {
+        let answer = client.answer();
+        assert!([200, 503].contains(&answer.status) && answer.closes(), "{answer:?}");
+        client.ends();
+    }
+    assert!(report.stuck >= 1, "{report}");
+    inside.gate.open();
+    drop(blocked);
+}
+
 #[test]
 fn half_a_head() {
     finishes("GET / HT", "TP/1.1\r\nHost: a\r\n\r\n", "hello");

@@ -359,12 +359,21 @@ impl EngineHandle for Adaptive {
         self.0.listeners.have_pending()
     }
 
+    fn accept_pending(self: Arc<Self>) {
+        self.0.listeners.accept_pending(&self.0.cx, |conn| self.0.loops.adopt(conn));
+    }
+
     fn wake(&self) {
         self.0.listeners.shut();
         self.0.loops.wake_all();
         self.0.loops.activity.wake();
         if self.0.cx.stage() == Stage::Closing {
-            self.0.pool.close();
+            self.0.loops.refuse_adopted(&self.0.cx);
+            for job in self.0.pool.close() {
+                if let Job::Serve(conn) = job {
+                    conn.refuse_stopping(&self.0.cx);
+                }
+            }
         }
     }
 

@@ -228,9 +228,16 @@ impl EngineHandle for Fibers {
         self.listeners.have_pending()
     }
 
+    fn accept_pending(self: Arc<Self>) {
+        self.listeners.accept_pending(&self.cx, |conn| self.loops.adopt(conn));
+    }
+
     fn wake(&self) {
         self.listeners.shut();
         self.loops.wake_all();
+        if self.cx.stage() == Stage::Closing {
+            self.loops.refuse_adopted(&self.cx);
+        }
     }
 
     fn join(&self, timeout: Duration) -> usize {

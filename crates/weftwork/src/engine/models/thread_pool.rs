@@ -271,7 +271,7 @@ impl<S: EventSource + 'static> Starter<S> {
     /// Waits for so many jobs, and then for every thread.
     fn end(self, jobs: u32) {
         self.done.wait_for(jobs);
-        self.pool.close();
+        drop(self.pool.close());
         assert_eq!(self.pool.wait_until_empty(Duration::ZERO), 0);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap());
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -358,7 +358,7 @@ fn close_ends_both<S: EventSource + 'static>(source: impl Fn() -> S + Send + Syn
     loom::model(move || {
         let pool = pool(limits(2), source());
         let workers = [(); 2].map(|()| start(&pool, |pool| assert!(pool.next(false, &no_spawn).is_none())));
-        pool.close();
+        drop(pool.close());
         assert_eq!(pool.wait_until_empty(Duration::ZERO), 0);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
     });

@@ -132,7 +132,7 @@ fn a_closed_pool_takes_no_job() {
     let pool = ThreadPool::new(Limits { threads_max: 2, ..LIMITS }, NoEvents);
     let job = Arc::new(());
     assert!(pool.submit(job.clone(), start_none).is_ok());
-    pool.close();
+    drop(pool.close());
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 1, queued: 0 });
     assert!(!pool.has_queue() && pool.submit(job.clone(), no_start).is_err());
     pool.submit_front(job.clone(), no_start);
@@ -162,7 +162,7 @@ fn jobs_are_dropped_without_the_lock() {
     *lock(&place) = Arc::downgrade(&pool);
     let job = || Asks { pool: &place, was_free: &was_free };
     assert!(pool.submit(job(), start_none).is_ok());
-    pool.close();
+    drop(pool.close());
     assert!(was_free.swap(false, Ordering::Relaxed), "when the pool closes");
     pool.submit_front(job(), no_start);
     assert!(was_free.swap(false, Ordering::Relaxed), "when it is closed");
