@@ -20,7 +20,7 @@ macro_rules! every_engine {
             pub(crate) const CASE: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
 
             #[test]
-            fn it_is_in_the_list_of_the_other_tests() {
+            fn the_engine_is_in_the_list_of_the_other_tests() {
                 assert!(support::ENGINES.contains(&CASE.engine));
             }
 

@@ -241,7 +241,7 @@ fn an_empty_variable_is_not_set() {
 }
 
 #[test]
-fn variables_that_nobody_reads_are_named() {
+fn unknown_variables_are_named() {
     let warnings = |variable: &str| read(&[(variable, "5s")]).unwrap().1;
     assert_eq!(
         warnings("WEFT_HEAD_TIMOUT"),
@@ -265,7 +265,7 @@ fn variables_that_nobody_reads_are_named() {
 }
 
 #[test]
-fn errors_name_the_knob_its_value_and_the_cure() {
+fn errors_name_the_setting_its_value_and_the_cure() {
     let mut settings = Settings::default();
     let text = settings.set("head_timeout", "soon").unwrap_err().to_string();
     assert!(text.contains("head_timeout") && text.contains("soon") && text.contains("30s"), "{text}");

@@ -94,7 +94,7 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
 /// Tests a rate below the minimum, after the grace period: in a head, in a body that the server reads ahead,
 /// and in a body that a handler reads. Above the minimum rate only the other deadlines limit the time.
 #[test]
-fn a_crawl_gets_408_and_a_walk_does_not() {
+fn a_body_below_the_least_rate_gets_408_and_one_above_does_not() {
     let body = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 600\r\n\r\n";
     let tail = &"x".repeat(100);
     for (ahead, begin, end) in [
@@ -121,7 +121,7 @@ fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
 
 /// The connection ends, and so does the rest of the request.
 #[test]
-fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
+fn a_handler_whose_small_body_does_not_arrive_answers_408_and_close() {
     let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
@@ -169,7 +169,7 @@ fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
 
 /// A response that advances below the minimum rate is given up when a pause of that length would be.
 #[test]
-fn a_response_that_is_taken_too_slowly_is_given_up() {
+fn a_response_that_is_read_too_slowly_is_ended() {
     assert!(takes(1_000, PAUSE * 3 / 2) >= PAUSE * 3 / 2);
     let took = takes(1_000_000_000, PAUSE * 3);
     assert!((PAUSE - Duration::from_millis(2)..PAUSE * 3).contains(&took), "{took:?}");
@@ -192,7 +192,7 @@ fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl F
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 #[test]
-fn a_dribbled_head_gets_408_all_the_same() {
+fn a_head_sent_byte_by_byte_gets_408() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let begun = Instant::now();
@@ -205,7 +205,7 @@ fn a_dribbled_head_gets_408_all_the_same() {
 
 /// The thread that the previous call blocked may be waiting for the next one.
 #[test]
-fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
+fn a_head_sent_byte_by_byte_after_a_blocking_call_gets_408() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let mut client = site.client();
@@ -218,7 +218,7 @@ fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
 }
 
 #[test]
-fn a_dribbled_rest_of_a_body_is_not_waited_for() {
+fn the_rest_of_a_body_sent_byte_by_byte_is_not_waited_for() {
     for pause in PAUSES {
         keep_log();
         let ahead = 10;
@@ -235,7 +235,7 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
+fn input_sent_byte_by_byte_after_a_refusal_is_read_for_a_bounded_time() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.linger_timeout(SHORT));
         let mut client = site.client();
@@ -292,7 +292,7 @@ fn a_connection_in_use_is_not_idle() {
 /// The client's deadline stops while our code runs: a handler may take longer than any deadline of the client.
 /// The deadlines are longer here, because the test must send within them.
 #[test]
-fn the_time_of_the_handler_is_not_the_clients() {
+fn the_time_of_the_handler_does_not_count_against_the_client() {
     let longer = SHORT * 2;
     let site = CASE.start_with(|s| {
         let s = s.head_timeout(longer).body_idle_timeout(longer);
@@ -322,7 +322,7 @@ fn ends_unread(path: &str) {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_left() {
+fn a_client_that_does_not_read_is_disconnected() {
     ends_unread("/bytes/50000000");
     ends_unread("/stream/50000000");
 }
@@ -344,7 +344,7 @@ fn is_kept(site: &Site, client: &Client) -> bool {
 /// the kernel would keep megabytes forever, and no limit counts them.
 #[test]
 #[cfg(target_os = "linux")]
-fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
+fn unread_output_is_not_kept_by_the_kernel() {
     let site = CASE.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
     let many = |last: &str| {
         let request = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";

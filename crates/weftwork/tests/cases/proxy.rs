@@ -87,7 +87,7 @@ fn stop(address: &str, thread: JoinHandle<usize>) -> usize {
 }
 
 #[test]
-fn requests_and_answers_come_through() {
+fn requests_and_responses_are_forwarded() {
     let pair = pair();
     let mut client = pair.client();
     for _ in 0..3 {
@@ -134,7 +134,7 @@ fn a_large_body_goes_both_ways_at_once() {
 }
 
 #[test]
-fn nothing_is_gathered_on_the_way() {
+fn a_streamed_response_is_forwarded_without_buffering() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -148,7 +148,7 @@ fn nothing_is_gathered_on_the_way() {
 }
 
 #[test]
-fn events_come_through_and_leavers_are_told_of() {
+fn events_are_forwarded_and_disconnects_reach_the_upstream() {
     let hub = EventHub::default();
     let own = hub.clone();
     let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
@@ -165,7 +165,7 @@ fn events_come_through_and_leavers_are_told_of() {
 }
 
 #[test]
-fn fields_are_told_and_kept_back() {
+fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
     let behind = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
         let mut text = String::new();
         for (name, value) in req.header_lines() {
@@ -191,7 +191,7 @@ fn fields_are_told_and_kept_back() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_not_answered() {
+fn a_disconnected_client_is_not_answered() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -253,7 +253,7 @@ fn a_server_that_is_late_is_a_gateway_timeout() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_seen_to() {
+fn a_truncated_upstream_response_is_truncated_for_the_client() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nthe begi",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nthe begi\r\n",
@@ -295,7 +295,7 @@ fn a_kept_connection_that_was_closed_costs_nothing() {
 
 /// On a kept connection: the interim response shows that the server has the request.
 #[test]
-fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
+fn a_request_is_not_retried_after_an_interim_response() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
     let thread = std::thread::spawn(move || {
@@ -317,7 +317,7 @@ fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
 }
 
 #[test]
-fn an_early_refusal_comes_through() {
+fn an_early_refusal_is_forwarded() {
     let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::text("too much").with_status(StatusCode::PAYLOAD_TOO_LARGE)
     });
@@ -332,7 +332,7 @@ fn an_early_refusal_comes_through() {
 }
 
 #[test]
-fn who_talks_in_turns_is_heard_in_turns() {
+fn an_alternating_exchange_is_forwarded_in_order() {
     let pair = pair();
     let mut client = pair.client();
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
@@ -345,7 +345,7 @@ fn who_talks_in_turns_is_heard_in_turns() {
 
 /// Each part waits for the answer to the previous one.
 #[test]
-fn a_conversation_comes_through_where_nothing_is_gathered() {
+fn an_unbuffered_exchange_is_forwarded() {
     let behind = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
     let proxy = unbuffered_before(&behind.local_addr().unwrap().to_string());
     let mut client = Client::connect(&proxy);
@@ -361,7 +361,7 @@ fn a_conversation_comes_through_where_nothing_is_gathered() {
 
 /// A client that pauses may wait for exactly that refusal.
 #[test]
-fn a_refusal_is_heard_while_the_body_pauses() {
+fn a_refusal_is_forwarded_while_the_body_pauses() {
     let (address, thread) = says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
     let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
@@ -373,7 +373,7 @@ fn a_refusal_is_heard_while_the_body_pauses() {
 
 /// The client may wait for the end of the answer before it ends its own body.
 #[test]
-fn the_end_of_an_answer_is_not_kept_from_a_client_that_pauses() {
+fn the_end_of_a_response_reaches_a_client_that_pauses_its_body() {
     let (address, thread) = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
     let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
@@ -399,7 +399,7 @@ fn a_trailer_that_may_be_none_is_left_out_and_the_body_is_whole() {
 }
 
 #[test]
-fn an_interim_response_that_nobody_knows_comes_through() {
+fn an_unknown_interim_response_is_forwarded() {
     let (address, thread) =
         says("HTTP/1.1 104 Upload Resumption Supported\r\nLocation: /u\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
     let proxy = before_address(&address, |proxy| proxy);
@@ -429,7 +429,7 @@ fn a_body_is_bounded_however_early_its_answer() {
 }
 
 #[test]
-fn what_may_go_no_further_is_answered_here() {
+fn a_request_with_max_forwards_0_is_answered_by_the_proxy() {
     let pair = pair();
     let mut client = pair.client();
     for (method, status) in [("OPTIONS", 204), ("TRACE", 501)] {
@@ -444,7 +444,7 @@ fn what_may_go_no_further_is_answered_here() {
 /// RFC 9110 section 10.1.1: the last server decides whether the body is requested, unless that server does not
 /// answer.
 #[test]
-fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
+fn expect_100_continue_is_answered_by_the_upstream() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
     let expects = |client: &mut Client| {

@@ -101,7 +101,7 @@ fn s6_6_1_every_answer_has_a_date() {
 }
 
 #[test]
-fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
+fn s7_4_an_https_target_gets_421_except_from_a_trusted_gateway() {
     let https = "GET HTTPS://b/seen HTTP/1.1\r\nHost: b\r\n\r\n";
     let http = "GET http://https/seen HTTP/1.1\r\nHost: b\r\n\r\n";
     let site = CASE.start();
@@ -132,7 +132,7 @@ fn s7_6_1_options_of_connection_have_no_case() {
 }
 
 #[test]
-fn s7_8_an_upgrade_that_nobody_takes_is_ignored() {
+fn s7_8_an_unsupported_upgrade_is_ignored() {
     let site = CASE.start();
     for version in ["1.1", "1.0"] {
         let fields = "Connection: upgrade, keep-alive\r\nUpgrade: websocket, h2c";
@@ -307,7 +307,7 @@ fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
 /// Nor do the bytes after a CONNECT that was refused without a handler. The client may not have waited for the
 /// answer.
 #[test]
-fn s9_3_6_nothing_behind_a_refused_connect_is_a_request() {
+fn s9_3_6_nothing_after_a_refused_connect_is_a_request() {
     let server = lasting();
     let mut client = Client::connect(&server);
     client.send("CONNECT none:1 HTTP/1.1\r\nHost: none:1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -103,7 +103,7 @@ fn a_tunnel_in_which_nothing_moves_ends() {
 
 /// The client has sent everything, and the server sends nothing.
 #[test]
-fn a_tunnel_of_one_direction_ends_as_well() {
+fn an_idle_half_closed_tunnel_ends() {
     let (_behind, proxy, gate) = impatient(SHORT, hold);
     let client = asks_for_echo(&proxy);
     client.half_close();
@@ -114,7 +114,7 @@ fn a_tunnel_of_one_direction_ends_as_well() {
 
 /// The client has more to send, and the server reads nothing of it.
 #[test]
-fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
+fn a_tunnel_whose_upstream_reads_nothing_ends() {
     let (_behind, proxy, gate) = impatient(SHORT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
     eventually("the tunnel has ended", || proxy.stats().connections == 0);
@@ -123,7 +123,7 @@ fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
 }
 
 #[test]
-fn what_goes_one_way_keeps_a_tunnel() {
+fn traffic_in_one_direction_keeps_a_tunnel_open() {
     // The pauses are far shorter than the timeout, because a busy machine makes them longer.
     let (_behind, proxy, _) = impatient(SHORT * 8, |_, mut line| {
         (0..50).try_for_each(|_| {
@@ -162,7 +162,7 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
 
 /// The server reads nothing, and the proxy is stopped at once.
 #[test]
-fn a_tunnel_whose_server_takes_nothing_does_not_outlive_the_proxy() {
+fn a_tunnel_whose_upstream_reads_nothing_ends_with_the_proxy() {
     let (_behind, proxy, gate) = impatient(TIMEOUT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
     gate.wait_for(1);

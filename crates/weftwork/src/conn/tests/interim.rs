@@ -85,7 +85,7 @@ fn what_would_have_lasted_does_not_begin() {
 
 /// If even 100 is not read, no 500 replaces the streamed response.
 #[test]
-fn who_does_not_take_100_gets_no_500() {
+fn a_peer_that_does_not_read_100_continue_gets_no_500() {
     let mut bed = Bed::narrow();
     bed.send(
         get("/medium") + "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",

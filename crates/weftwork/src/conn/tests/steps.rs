@@ -94,7 +94,7 @@ fn every_cut_of_a_request_gives_the_same_answer() {
 
 /// Asking again without doing anything gives the same answer.
 #[test]
-fn a_step_is_a_question() {
+fn repeated_steps_give_the_same_result() {
     let mut bed = Bed::new();
     for _ in 0..3 {
         assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Read);

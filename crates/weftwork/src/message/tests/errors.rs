@@ -88,7 +88,7 @@ fn what_is_no_error_itself_goes_in_boxed() {
 }
 
 #[test]
-fn a_status_is_kept_beneath_other_errors() {
+fn a_status_is_kept_inside_other_errors() {
     let problem = Problem::new(StatusCode::CONFLICT).detail("taken");
     let error = Error::from(Above("cannot add", problem.clone()));
     assert_eq!(error.class(), ErrorClass::Client(StatusCode::CONFLICT));

@@ -50,7 +50,7 @@ fn events_are_read_as_a_page_reads_them() {
 }
 
 #[test]
-fn a_hub_is_read_by_many() {
+fn a_hub_has_many_readers() {
     let hub = EventHub::default();
     let own = hub.clone();
     let mut client = TestClient::new(move |req: &mut Request<'_>| own.join(req));
