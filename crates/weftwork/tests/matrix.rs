@@ -28,7 +28,6 @@ macro_rules! every_engine {
             mod blocking;
             mod bodies;
             mod caps;
-            mod crowds;
             mod deadlines;
             mod errors;
             mod events;
@@ -40,6 +39,7 @@ macro_rules! every_engine {
             mod files;
             mod later;
             mod limits;
+            mod many_clients;
             mod middleware;
             mod panics;
             mod peers;

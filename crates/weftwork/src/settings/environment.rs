@@ -28,11 +28,11 @@ impl Settings {
     /// # Errors
     /// See [`from_env`](Settings::from_env).
     pub fn from_env_beside(others: &[&str]) -> Result<Settings, Error> {
-        static TOLD: Once = Once::new();
+        static WARNED: Once = Once::new();
         let variables = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let (settings, unknown) = Settings::read(variables, others)?;
-        TOLD.call_once(|| {
+        WARNED.call_once(|| {
             // stderr may be closed.
             unknown.iter().for_each(|line| _ = writeln!(std::io::stderr(), "weftwork: {line}"));
         });

@@ -70,7 +70,7 @@ fn networks() {
 
 /// A value that is well-formed and too large is reported as too large, not as malformed.
 #[test]
-fn values_that_are_only_too_large_are_told_so() {
+fn values_that_are_too_large_are_reported_as_such() {
     for text in ["213503982335d", "99999999999999999999s", "99999999999999h"] {
         assert_eq!(Duration::parse(text), Err("at most 213503982334d"), "{text}");
     }

@@ -18,7 +18,7 @@ fn was_in_time(begun: Instant) {
 }
 
 #[track_caller]
-fn is_408(site: &Site, sent: &[u8], knob: &str) {
+fn is_408(site: &Site, sent: &[u8], setting: &str) {
     let begun = Instant::now();
     let mut client = site.client();
     let client_name = client.name();
@@ -26,8 +26,8 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(!answer.text().contains(knob), "{answer:?}");
-    is_logged(&[&client_name, &site.setting(knob)]);
+    assert!(!answer.text().contains(setting), "{answer:?}");
+    is_logged(&[&client_name, &site.setting(setting)]);
     client.ends();
     eventually("it is counted", || site.running.stats().timeouts == 1);
     assert_eq!(site.calls(), 0);
@@ -72,7 +72,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
 
 /// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`. Returns the status of the
 /// answer and the time until it arrived.
-fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
+fn send_slowly(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     let site = CASE.start_with(|s| {
         let s = s.rate_grace(SHORT).rate_bytes_min(least);
         s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ahead)
@@ -102,9 +102,9 @@ fn a_body_below_the_least_rate_gets_408_and_one_above_does_not() {
         (1_000, body, tail),
         (1, body, tail),
     ] {
-        let (status, took) = dribbled(100, ahead, begin, end);
+        let (status, took) = send_slowly(100, ahead, begin, end);
         assert!(status == 200 && took >= SHORT * 2, "{status} after {took:?}: {begin}");
-        let (status, took) = dribbled(100_000, ahead, begin, end);
+        let (status, took) = send_slowly(100_000, ahead, begin, end);
         assert!(status == 408 && took + Duration::from_millis(2) >= SHORT, "{status} after {took:?}: {begin}");
     }
 }
@@ -114,7 +114,7 @@ fn a_body_below_the_least_rate_gets_408_and_one_above_does_not() {
 fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
     let begin = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 7510\r\n\r\n";
     for ahead in [1, 100_000] {
-        let (status, _) = dribbled(2_000, ahead, &(begin.to_owned() + &"x".repeat(7_000)), "xxxxxxxxxx");
+        let (status, _) = send_slowly(2_000, ahead, &(begin.to_owned() + &"x".repeat(7_000)), "xxxxxxxxxx");
         assert_eq!(status, 200, "{ahead} read ahead");
     }
 }
@@ -177,7 +177,7 @@ fn a_response_that_is_read_too_slowly_is_ended() {
 
 /// Sends a byte now and then, which moves no deadline.
 #[track_caller]
-fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
+fn send_byte_by_byte(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
     while !is_over() {
         assert!(begun.elapsed() < TIMEOUT / 2, "dribbled on for {:?}", begun.elapsed());
         // The server may already have closed.
@@ -198,7 +198,7 @@ fn a_head_sent_byte_by_byte_gets_408() {
         let begun = Instant::now();
         let mut client = site.client();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
@@ -212,7 +212,7 @@ fn a_head_sent_byte_by_byte_after_a_blocking_call_gets_408() {
         client.get("/sleep/30").is(200, "slept");
         let begun = Instant::now();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
@@ -228,7 +228,7 @@ fn the_rest_of_a_body_sent_byte_by_byte_is_not_waited_for() {
         let begun = Instant::now();
         client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
         client.answer().is(200, "not read");
-        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().connections == 0);
         is_logged(&[&client_name, "an unread body", &site.setting("unread_timeout")]);
         site.is_well();
     }
@@ -242,7 +242,7 @@ fn input_sent_byte_by_byte_after_a_refusal_is_read_for_a_bounded_time() {
         let begun = Instant::now();
         client.send("bad\r\n\r\n");
         assert_eq!(client.answer().status, 400);
-        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().connections == 0);
         site.is_well();
     }
 }

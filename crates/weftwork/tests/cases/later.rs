@@ -243,7 +243,7 @@ fn a_requested_close_follows_the_deferred_response() {
 }
 
 #[test]
-fn a_leaver_is_noticed() {
+fn a_disconnect_is_noticed() {
     let later = Later::start();
     for leave in [drop as fn(Client), Client::reset, |client| client.half_close()] {
         let mut client = later.client();

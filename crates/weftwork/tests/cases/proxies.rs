@@ -50,7 +50,7 @@ fn a_proxy_header_names_the_client() {
     check(&site, b"PROXY UNKNOWN\r\n", "127.0.0.1 via 127.0.0.1");
     // Section 2.2: for every family and every body.
     check(&site, b"\r\n\r\n\0\r\nQUIT\n\x20\x41\0\x03odd", "127.0.0.1 via 127.0.0.1");
-    site.is_well_behind(LOCAL);
+    site.is_well_after(LOCAL);
 }
 
 /// A proxy that names no client passes on the client's own field. A proxy that speaks for itself (LOCAL) is the
@@ -193,9 +193,9 @@ fn fields_of_trusted_proxies_count() {
 fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
     for (trusted, statuses) in [("127.0.0.1", [200, 101]), ("none", [403, 403])] {
         let site = Router::new().post("/", || "done").get("/", |req: &mut Request| websocket(req, |_| Ok(())));
-        let behind = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
-        let behind = behind.start(site.with(Csrf::new())).unwrap();
-        let proxy = before(&behind, |proxy| proxy);
+        let upstream = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
+        let upstream = upstream.start(site.with(Csrf::new())).unwrap();
+        let proxy = before(&upstream, |proxy| proxy);
         let ask = |request: &str, host: &str| {
             let mut client = Client::connect(&proxy);
             client.send(format!("{request}Host: {host}\r\nOrigin: https://a.example\r\n\r\n"));

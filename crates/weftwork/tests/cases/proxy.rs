@@ -12,16 +12,16 @@ use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
-/// A server behind a proxy, both on the tested engine.
+/// An upstream and a proxy, both on the tested engine.
 struct Pair {
-    behind: Site,
+    upstream: Site,
     proxy: Running,
 }
 
 fn pair() -> Pair {
-    let behind = CASE.start();
-    let proxy = before(&behind.running, |proxy| proxy);
-    Pair { behind, proxy }
+    let upstream = CASE.start();
+    let proxy = before(&upstream.running, |proxy| proxy);
+    Pair { upstream, proxy }
 }
 
 pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
@@ -49,7 +49,7 @@ impl Pair {
         self.client().get("/").is(200, "hello");
         eventually("every client's connection ends", || self.proxy.stats().connections == 0);
         drop(self.proxy);
-        eventually("every connection behind ends", || self.behind.running.stats().connections == 0);
+        eventually("every upstream connection ends", || self.upstream.running.stats().connections == 0);
     }
 }
 
@@ -113,7 +113,7 @@ fn requests_and_responses_are_forwarded() {
     assert_eq!((answer.status, answer.field("content-length")), (200, None));
     assert_eq!(client.get("/status/204").status, 204);
     client.get("/").is(200, "hello");
-    assert_eq!(pair.behind.running.stats().accepted, 1, "the connection is kept");
+    assert_eq!(pair.upstream.running.stats().accepted, 1, "the connection is kept");
     drop(client);
     pair.ends_well();
 }
@@ -140,7 +140,7 @@ fn a_streamed_response_is_forwarded_without_buffering() {
     client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_head().status, 200);
     assert_eq!(client.chunk(), b"before ");
-    pair.behind.inside.gate.open();
+    pair.upstream.inside.gate.open();
     assert_eq!(client.chunk(), b"after");
     assert_eq!(client.chunk(), b"");
     drop(client);
@@ -151,8 +151,8 @@ fn a_streamed_response_is_forwarded_without_buffering() {
 fn events_are_forwarded_and_disconnects_reach_the_upstream() {
     let hub = EventHub::default();
     let own = hub.clone();
-    let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_head().field("content-type"), Some("text/event-stream"));
@@ -161,12 +161,12 @@ fn events_are_forwarded_and_disconnects_reach_the_upstream() {
         assert_eq!(client.chunk(), format!("data: {word}\n\n").as_bytes());
     }
     drop(client);
-    eventually("the server behind notices", || hub.clients() == 0);
+    eventually("the upstream notices", || hub.clients() == 0);
 }
 
 #[test]
 fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
-    let behind = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
+    let upstream = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
         let mut text = String::new();
         for (name, value) in req.header_lines() {
             text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
@@ -176,12 +176,12 @@ fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
             .with_header("x-hop".parse().unwrap(), HeaderValue::from_static("1"))
             .with_header("x-end".parse().unwrap(), HeaderValue::from_static("1"))
     });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = upstream.unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-One: 1\r\n\r\n");
     let answer = client.answer();
-    let host = behind.local_addr().unwrap();
+    let host = upstream.local_addr().unwrap();
     let expected = format!(
         "Host: {host}\nX-One: 1\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: a.example\n\
          X-Forwarded-Proto: http\nVia: 1.1 weftwork\n"
@@ -195,10 +195,10 @@ fn a_disconnected_client_is_not_answered() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
-    pair.behind.inside.gate.wait_for(1);
+    pair.upstream.inside.gate.wait_for(1);
     drop(client);
     eventually("the proxy gives it up", || pair.proxy.stats().connections == 0);
-    pair.behind.inside.gate.open();
+    pair.upstream.inside.gate.open();
     pair.ends_well();
 }
 
@@ -236,20 +236,20 @@ fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
     let proxy = CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
-    let (mut behind, _) = listener.accept().unwrap();
-    read_head(&mut behind);
-    behind.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n").unwrap();
+    let (mut upstream, _) = listener.accept().unwrap();
+    read_head(&mut upstream);
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n").unwrap();
     client.send("b");
     assert_eq!(client.answer().status, 502);
 }
 
 #[test]
 fn a_server_that_is_late_is_a_gateway_timeout() {
-    let behind = CASE.start();
-    let proxy = before(&behind.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
+    let upstream = CASE.start();
+    let proxy = before(&upstream.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
     let mut client = Client::connect(&proxy);
     assert_eq!(client.get("/gate").status, 504);
-    behind.inside.gate.open();
+    upstream.inside.gate.open();
 }
 
 #[test]
@@ -318,11 +318,11 @@ fn a_request_is_not_retried_after_an_interim_response() {
 
 #[test]
 fn an_early_refusal_is_forwarded() {
-    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let upstream = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::text("too much").with_status(StatusCode::PAYLOAD_TOO_LARGE)
     });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = upstream.unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
     let aside = client.send_aside(noise(30_000_000));
@@ -346,8 +346,8 @@ fn an_alternating_exchange_is_forwarded_in_order() {
 /// Each part waits for the answer to the previous one.
 #[test]
 fn an_unbuffered_exchange_is_forwarded() {
-    let behind = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
-    let proxy = unbuffered_before(&behind.local_addr().unwrap().to_string());
+    let upstream = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
+    let proxy = unbuffered_before(&upstream.local_addr().unwrap().to_string());
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
     assert_eq!(client.answer_head().status, 200);
@@ -416,8 +416,8 @@ fn an_unknown_interim_response_is_forwarded() {
 #[test]
 fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
-    let behind = CASE.start();
-    let to = format!("http://{}", behind.running.local_addr().unwrap());
+    let upstream = CASE.start();
+    let to = format!("http://{}", upstream.running.local_addr().unwrap());
     let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(LIMIT));
     let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
     let mut client = Client::connect(&proxy);
@@ -436,7 +436,7 @@ fn a_request_with_max_forwards_0_is_answered_by_the_proxy() {
         client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"));
         assert_eq!(client.answer().status, status, "{method}");
     }
-    assert_eq!(pair.behind.running.stats().accepted, 0);
+    assert_eq!(pair.upstream.running.stats().accepted, 0);
     drop(client);
     pair.ends_well();
 }
@@ -449,18 +449,18 @@ fn expect_100_continue_is_answered_by_the_upstream() {
     let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
     let expects = |client: &mut Client| {
         client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
-        let (mut behind, _) = listener.accept().unwrap();
-        assert!(read_head(&mut behind).contains("\r\nExpect: 100-continue\r\n"));
-        behind
+        let (mut upstream, _) = listener.accept().unwrap();
+        assert!(read_head(&mut upstream).contains("\r\nExpect: 100-continue\r\n"));
+        upstream
     };
     for (status, name) in [(401, "Unauthorized"), (417, "Expectation Failed"), (200, "OK")] {
         let mut client = Client::connect(&proxy);
-        let mut behind = expects(&mut client);
-        write!(behind, "HTTP/1.1 {status} {name}\r\nContent-Length: 2\r\n\r\nno").unwrap();
+        let mut upstream = expects(&mut client);
+        write!(upstream, "HTTP/1.1 {status} {name}\r\nContent-Length: 2\r\n\r\nno").unwrap();
         let answer = client.answer();
         assert!(answer.closes(), "{answer:?}");
         answer.is(status, "no");
-        assert_eq!(behind.read(&mut [0]).unwrap(), 0, "nobody has asked for the body");
+        assert_eq!(upstream.read(&mut [0]).unwrap(), 0, "the body was not requested");
     }
     // The body is requested in the same write as another message, or never.
     let all_at_once = |framing: &str| format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{framing}\r\n\r\n");
@@ -473,17 +473,17 @@ fn expect_100_continue_is_answered_by_the_upstream() {
         (&all_at_once("Content-Length: 0"), "", ""),
     ] {
         let mut client = Client::connect(&proxy);
-        let mut behind = expects(&mut client);
-        behind.write_all(said.as_bytes()).unwrap();
+        let mut upstream = expects(&mut client);
+        upstream.write_all(said.as_bytes()).unwrap();
         if said.contains(" 103 ") {
             assert_eq!(client.answer_head().status, 103);
         }
         assert_eq!(client.answer_head().status, 100, "{said}");
         client.send("body");
         let mut body = [0; 4];
-        behind.read_exact(&mut body).unwrap();
+        upstream.read_exact(&mut body).unwrap();
         assert_eq!(&body, b"body");
-        behind.write_all(rest.as_bytes()).unwrap();
+        upstream.write_all(rest.as_bytes()).unwrap();
         client.answer().is(200, text);
     }
 }

@@ -142,7 +142,7 @@ fn in_the_handler() {
 }
 
 #[test]
-fn pipelined_behind_the_handler() {
+fn pipelined_after_the_handler() {
     let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");

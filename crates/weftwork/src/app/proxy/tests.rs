@@ -102,7 +102,7 @@ fn the_path_is_passed_on() {
     }
 }
 
-/// Routes before the proxy compare the path as sent. The server behind it may read another path from it.
+/// Routes before the proxy compare the path as sent. The upstream may read another path from it.
 #[test]
 fn a_path_that_the_upstream_would_read_as_another_is_refused() {
     let below = Proxy::to("http://127.0.0.1:1/base").unwrap().strip_prefix("/api");
@@ -416,8 +416,8 @@ fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
 
 #[test]
 fn times_without_end_are_times() {
-    let behind = Server::bind("127.0.0.1:0").unwrap().start(|_: &mut Request<'_>| "hello").unwrap();
-    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap();
+    let upstream = Server::bind("127.0.0.1:0").unwrap().start(|_: &mut Request<'_>| "hello").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", upstream.local_addr().unwrap())).unwrap();
     let proxy =
         proxy.connect_timeout(Duration::MAX).response_timeout(Duration::MAX).idle_timeout(Duration::MAX);
     let mut client = TestClient::new(proxy);
@@ -456,7 +456,7 @@ fn the_deadline_of_a_request_holds_for_its_body() {
     client.write_all(&[b'x'; 70_000]).unwrap();
     let mut status = [0; 12];
     client.read_exact(&mut status).unwrap();
-    assert_eq!(&status, b"HTTP/1.1 408", "it is not the server behind that is late");
+    assert_eq!(&status, b"HTTP/1.1 408", "it is not the upstream that is late");
 }
 
 /// The log line names the setting to change.

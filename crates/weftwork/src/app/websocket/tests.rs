@@ -49,7 +49,7 @@ fn a_handshake_is_answered() {
 }
 
 #[test]
-fn what_is_none_is_told_how_to_ask() {
+fn a_request_that_is_no_handshake_gets_426() {
     for head in [
         format!("GET / HTTP/1.1\r\nHost: a.example\r\n{KEY}{VERSION}"),
         format!("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: h2c\r\n{KEY}{VERSION}"),
@@ -305,7 +305,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
 }
 
 #[test]
-fn nothing_is_read_behind_a_fault_or_a_close() {
+fn nothing_is_read_after_a_fault_or_a_close() {
     for end in [frame(0x83, b"x"), frame(0x88, b"")] {
         let (all, _) = read(vec![&[frame(0x81, b"hello"), end, frame(0x81, b"hello")].concat()]);
         assert_eq!(all.iter().filter(|event| **event == hello()).count(), 1, "{all:?}");

@@ -60,7 +60,7 @@ fn a_connection_that_got_too_old_while_idle_ends_with_its_answer() {
 
 /// Bytes after the last request would turn the close into a reset, so they are read and dropped.
 #[test]
-fn bytes_behind_a_closing_answer_are_dropped() {
+fn bytes_after_a_closing_answer_are_dropped() {
     let mut bed = Bed::new();
     bed.send(get("/close") + GET);
     assert_eq!(bed.drive(), Step::Read);

@@ -42,7 +42,7 @@ fn feed() -> Feed {
 
 /// The handler may ignore errors, as the proxy does.
 #[test]
-fn it_has_its_time_once_however_many_follow() {
+fn interim_responses_share_one_write_timeout() {
     let mut bed = bed();
     let peer = Peer::new(&bed, std::iter::empty());
     let handler = |req: &mut Request| -> Response {

@@ -19,7 +19,7 @@ fn an_idle_connection_holds_no_buffers() {
 
 /// An empty line after a body, which some clients send (RFC 9112 section 2.2), begins no request that could be late.
 #[test]
-fn a_connection_is_idle_behind_an_empty_line() {
+fn a_connection_is_idle_after_an_empty_line() {
     let mut bed = Bed::new();
     for line in ["\r", "\r\n"] {
         bed.send(post("/echo", 4) + "body" + line);

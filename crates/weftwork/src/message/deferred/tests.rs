@@ -57,9 +57,9 @@ fn headers_set_on_the_placeholder_are_on_the_sent_response() {
             }
             response
         });
-        sender.send("brought").unwrap();
+        sender.send("sent later").unwrap();
         let answer = client.response();
-        assert_eq!((answer.text(), answer.header("age")), ("brought", wanted));
+        assert_eq!((answer.text(), answer.header("age")), ("sent later", wanted));
     }
 }
 
@@ -77,9 +77,9 @@ fn security_headers_are_those_of_the_sent_response() {
     let safe = handler.with(crate::middleware::SecurityHeaders::new());
     let mut client = TestClient::new(safe).connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    senders.try_recv().unwrap().send("brought").unwrap();
+    senders.try_recv().unwrap().send("sent later").unwrap();
     let answer = client.response();
-    assert_eq!((answer.text(), answer.header("x-frame-options")), ("brought", Some("DENY")));
+    assert_eq!((answer.text(), answer.header("x-frame-options")), ("sent later", Some("DENY")));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
         }
     }
     let (mut client, sender) = deferred(|response| response.filter_stream(Odd));
-    sender.send("brought").unwrap();
+    sender.send("sent later").unwrap();
     let answer = client.response();
     assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));
 }
@@ -273,13 +273,12 @@ fn a_response_sent_in_time_counts_even_if_it_is_polled_late() {
     for (is_brought, status) in [(true, StatusCode::OK), (false, StatusCode::SERVICE_UNAVAILABLE)] {
         let (sender, response) = Response::later(HOUR, StatusCode::GONE);
         let (moment, deadline) = (Instant::now(), Instant::now() + HOUR / 2);
-        let response =
-            response.brought_by(moment, deadline, || Response::new(StatusCode::SERVICE_UNAVAILABLE));
+        let response = response.sent_by(moment, deadline, || Response::new(StatusCode::SERVICE_UNAVAILABLE));
         if is_brought {
             sender.send("in time").unwrap();
         }
-        let Payload::LongLived(lasting) = response.payload else { panic!("it is there") };
-        let LongLived::Deferred(later) = *lasting else { panic!("it does not come later") };
+        let Payload::LongLived(long_lived) = response.payload else { panic!("it is there") };
+        let LongLived::Deferred(later) = *long_lived else { panic!("it does not come later") };
         assert_eq!(later.take(Response::default(), deadline).status(), status);
     }
 }

@@ -134,7 +134,7 @@ fn a_body_error_keeps_its_status_inside_an_io_error_only() {
 }
 
 #[test]
-fn the_user_is_told_name_value_and_bound() {
+fn errors_contain_name_value_and_bound() {
     let setting = Error::setting("head_bytes_max", "many", "a size");
     assert_eq!(setting.to_string(), "invalid head_bytes_max \"many\": expected a size");
     let small = Error::too_small("fields_max", 0, 1);

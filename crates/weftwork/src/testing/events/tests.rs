@@ -139,7 +139,7 @@ fn a_handler_comes_as_far_as_the_clock() {
 }
 
 #[test]
-fn a_handler_is_told_that_the_server_stops() {
+fn a_handler_sees_that_the_server_stops() {
     let (_, mut client) = ticking();
     let mut page = client.events("/");
     client.drain();

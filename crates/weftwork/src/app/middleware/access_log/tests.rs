@@ -275,7 +275,7 @@ fn a_stuck_writer_does_not_block_requests() {
 
 /// A line may be as long as a head, and each of its bytes becomes four to six.
 #[test]
-fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
+fn long_lines_do_not_fill_the_memory_while_the_writer_is_stuck() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let long = "x".repeat(100 << 10);
     sink.submit(long.clone());

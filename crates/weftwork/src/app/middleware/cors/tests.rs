@@ -155,7 +155,7 @@ fn a_grant_of_the_handler_is_replaced() {
 }
 
 #[test]
-fn mistakes_in_the_settings_are_told() {
+fn mistakes_in_the_settings_are_reported() {
     for origin in
         ["*", "null", "app.example", "https://app.example/", "https://*.example", "https://App.example"]
     {
