@@ -41,7 +41,7 @@ mod tests {
     use weftwork::TestClient;
 
     #[test]
-    fn the_time_is_told() {
+    fn the_time_is_shown() {
         let clock = EventHub::default();
         let mut page = TestClient::new(site(clock.clone())).events("/events");
         assert_eq!(clock.send(&Event::new("noon")), 1);

@@ -45,7 +45,7 @@ mod tests {
     use weftwork::TestClient;
 
     #[test]
-    fn clients_are_told_what_is_theirs_to_know() {
+    fn clients_get_only_public_details() {
         let mut client = TestClient::new(routes(site));
         let answer = client.get("/orders/0").send();
         assert!(answer.status == 404 && answer.text().contains("orders begin with 1"), "{answer:?}");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_told_all() {
+    fn the_log_gets_all_details() {
         let error = Error::boxed(stock().unwrap_err()).to_string();
         assert!(error.starts_with("cannot count the stock: ") && error.contains("os error 2"), "{error}");
     }

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_is_told_before() {
+    fn a_load_balancer_sees_the_drain_first() {
         let server = Server::bind("127.0.0.1:0").unwrap();
         let running = server.settings(|s| s.drain_delay(Duration::from_secs(10))).start(site).unwrap();
         let (status, address) = (running.status(), running.local_addr().unwrap());

@@ -225,7 +225,7 @@ fn request(head: &Head, bytes: &[u8], at: usize) -> Request {
 }
 
 /// Whatever was accepted, `httparse` alone and the reference accept too, and read the same.
-pub fn nobody_reads_otherwise(bytes: &[u8], transcript: &Transcript) {
+pub fn all_parsers_agree(bytes: &[u8], transcript: &Transcript) {
     for request in &transcript.requests {
         agrees_with_httparse(&bytes[request.at..], request);
         reference::agrees(&bytes[request.at..], request);

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weftwork_fuzz::{every_way, nobody_reads_otherwise, served};
+use weftwork_fuzz::{every_way, all_parsers_agree, served};
 use weftwork_wire::Limits;
 
 fuzz_target!(|bytes: &[u8]| {
     let transcript = every_way(bytes, &Limits::default());
-    nobody_reads_otherwise(bytes, &transcript);
+    all_parsers_agree(bytes, &transcript);
     for pair in transcript.requests.windows(2) {
         assert_eq!(pair[0].end, Some(pair[1].at), "no byte between two requests");
     }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weftwork_fuzz::{Request, every_way, nobody_reads_otherwise};
+use weftwork_fuzz::{Request, every_way, all_parsers_agree};
 use weftwork_wire::Limits;
 
 /// What the lines in this order say, or None if they are refused.
@@ -10,7 +10,7 @@ fn read(minor: u8, lines: &[&[u8]]) -> Option<Request> {
     let start = format!("POST / HTTP/1.{}\r\nHost: h\r\n", minor % 2);
     let bytes = [start.as_bytes(), &lines.join(b"\r\n".as_slice()), b"\r\n\r\n"].concat();
     let transcript = every_way(&bytes, &Limits::default());
-    nobody_reads_otherwise(&bytes, &transcript);
+    all_parsers_agree(&bytes, &transcript);
     transcript.requests.into_iter().next().filter(|request| request.head_bytes == bytes.len())
 }
 

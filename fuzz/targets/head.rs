@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weftwork_fuzz::{TIGHT, every_way, nobody_reads_otherwise};
+use weftwork_fuzz::{TIGHT, every_way, all_parsers_agree};
 use weftwork_wire::Limits;
 
 fuzz_target!(|bytes: &[u8]| {
     for limits in [Limits::default(), TIGHT] {
-        nobody_reads_otherwise(bytes, &every_way(bytes, &limits));
+        all_parsers_agree(bytes, &every_way(bytes, &limits));
     }
 });

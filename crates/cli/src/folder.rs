@@ -93,7 +93,7 @@ impl Folder {
             files = files.index(name);
         }
         if let Some(name) = &self.single_page {
-            let found = is_beneath(name) && self.is_file(&self.path.join(name));
+            let found = is_inside(name) && self.is_file(&self.path.join(name));
             if !one && !found {
                 let wanted = format!("a file in {}", self.path.display());
                 return Err(invalid("--spa", name, &wanted));
@@ -129,7 +129,7 @@ impl Folder {
 }
 
 /// Returns whether `name` stays inside the directory in which it is looked up.
-fn is_beneath(name: &str) -> bool {
+fn is_inside(name: &str) -> bool {
     Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 

@@ -21,7 +21,7 @@ use tungstenite::{Message, WebSocket};
 use crate::process::Weft;
 
 /// Time for the browser to answer. On a busy machine it needs long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const RESULTS: [&str; 4] = ["ws-result", "events-result", "upload-result", "download-result"];
 
 /// Ends the browser when the test ends.
@@ -82,7 +82,7 @@ impl Browser {
     /// Returns the open pages.
     fn list(&self) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let request = format!("GET /json/list HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port);
         stream.write_all(request.as_bytes()).unwrap();
         let mut stream = BufReader::new(stream);
@@ -104,13 +104,13 @@ impl Browser {
 
     /// The page that the browser shows.
     fn page(&self) -> Page {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let list = self.list();
             let page = list.as_array().unwrap().iter().find(|target| target["type"] == "page");
             if let Some(url) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
                 let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 let (socket, _) = tungstenite::client(url, stream).unwrap();
                 return Page { socket, last_id: 0 };
             }
@@ -189,7 +189,7 @@ fn the_page_works_in_a_browser() {
     let mut page = browser.page();
     page.ask("Page.enable", json!({}));
     page.ask("Page.navigate", json!({ "url": format!("http://{}/", weft.address()) }));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut waiting = RESULTS.to_vec();
     while !waiting.is_empty() {
         waiting.retain(|id| match page.text(id).as_str() {

@@ -142,7 +142,7 @@ mod tests {
     use crate::{JoinError, run, spawn, timeout, yield_now};
 
     #[test]
-    fn a_fiber_whose_call_will_never_be_made_is_told() {
+    fn a_fiber_whose_call_is_never_made_gets_an_error() {
         let joined = run(|| {
             let pool = Rc::new(BlockingPool::new(1, 1));
             let (first, second) = (Rc::clone(&pool), Rc::clone(&pool));

@@ -153,9 +153,9 @@ fn wait(
         Location::Unwinding => return Err(cannot_wait()),
         Location::Thread => return block_thread(fd, interest, deadline),
     };
-    let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
+    let is_registered = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registration reports readiness that exists already. A permanent registration may have reported it before.
-    if lasting && retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? {
+    if is_registered && retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? {
         core.count_call(fiber);
         return Ok(());
     }

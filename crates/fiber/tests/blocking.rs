@@ -212,7 +212,7 @@ fn a_value_that_panics_when_it_is_dropped_does_not_stop_an_unwinding() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_any_more_keeps_no_place_and_is_not_made() {
+fn an_abandoned_call_leaves_the_queue_and_is_not_made() {
     let made = Arc::new(AtomicUsize::new(0));
     let theirs = Arc::clone(&made);
     run(move || {
@@ -257,7 +257,7 @@ fn what_a_call_holds_may_panic_as_the_call_is_taken_back() {
 }
 
 #[test]
-fn a_call_of_the_processs_pool_that_nobody_waits_for_any_more_is_not_made() {
+fn an_abandoned_call_of_the_shared_pool_is_not_made() {
     let _cap = CAP.lock().unwrap_or_else(PoisonError::into_inner);
     set_blocking_threads_max(1);
     let made = Arc::new(AtomicUsize::new(0));
@@ -278,7 +278,7 @@ fn a_call_of_the_processs_pool_that_nobody_waits_for_any_more_is_not_made() {
 }
 
 #[test]
-fn a_call_that_has_begun_runs_to_its_end_though_nobody_waits_for_it() {
+fn a_call_that_has_begun_runs_to_its_end_though_it_is_abandoned() {
     let (ends, has_ended) = mpsc::channel();
     run(move || {
         let pool = BlockingPool::new(1, 1);

@@ -104,7 +104,7 @@ fn a_panic_of_the_first_fiber_comes_out_of_run_after_the_others_unwound() {
 /// The thread does not unwind yet, so the wait of another fiber that has caught its cancelling ends like any
 /// other wait.
 #[test]
-fn a_panic_of_the_first_fiber_waits_for_nobody_who_catches_the_cancelling() {
+fn a_panic_of_the_first_fiber_does_not_wait_for_fibers_that_catch_the_cancelling() {
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
         let caught = catch_unwind(|| {
@@ -253,7 +253,7 @@ fn a_fiber_cancelled_before_it_begins_never_runs() {
 }
 
 #[test]
-fn who_catches_the_cancelling_meets_it_again_and_its_value_stands() {
+fn a_fiber_that_catches_the_cancelling_gets_it_again_and_its_value_stands() {
     let result = run(|| {
         let fiber = spawn(|| {
             let first = catch_unwind(|| sleep(LONG)).is_err();

@@ -135,7 +135,7 @@ fn a_read_a_write_and_an_accept_time_out() {
 }
 
 #[test]
-fn connecting_where_nobody_listens_is_refused() {
+fn connecting_to_a_closed_port_is_refused() {
     both(|| {
         // The socket owns its port, so that no other process gets it, and does not listen.
         let deaf = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -304,7 +304,7 @@ fn a_send_to_a_full_datagram_queue_keeps_its_time_limit() {
 }
 
 #[test]
-fn one_who_sends_datagrams_lets_others_run() {
+fn a_fiber_that_sends_datagrams_lets_other_fibers_run() {
     run(|| {
         let inbox = SocketPath::new();
         let receiver = std::os::unix::net::UnixDatagram::bind(&inbox.0).unwrap();

@@ -197,7 +197,7 @@ fn a_wait_ends_at_its_deadline_in_a_fiber_and_outside() {
 }
 
 #[test]
-fn a_temporary_wait_leaves_no_registration_behind() {
+fn a_temporary_wait_leaves_no_registration() {
     let runtime = Runtime::new().unwrap();
     let (ours, mut theirs) = pair();
     theirs.write_all(b"x").unwrap();
@@ -524,7 +524,7 @@ fn a_poller_that_watches_the_runtimes_misses_nothing() {
 }
 
 #[test]
-fn the_patience_of_a_runtime_ends_with_its_next_timer() {
+fn the_wait_of_a_runtime_ends_with_its_next_timer() {
     let runtime = Runtime::new().unwrap();
     let fiber = runtime.spawn(|| sleep(Duration::from_millis(5)));
     assert!(runtime.run_ready());

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_machine_took_is_told_apart() {
+    fn time_lost_to_the_machine_is_excused() {
         let ms = Duration::from_millis;
         let mut checks = Checks::default();
         checks.note(Check { took: ms(1), kept_off: ms(0) });

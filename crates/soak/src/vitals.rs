@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_told_from_noise() {
+    fn growth_is_distinguished_from_noise() {
         assert!(not_flat(&samples(|at| 10_000_000 + (at % 7) * 1000)).is_empty());
         assert!(not_flat(&samples(|at| if at < 20 { 1 } else { 10_000_000 })).is_empty(), "getting warm");
         assert_eq!(not_flat(&samples(|at| 10_000_000 + at * 100_000)).len(), 1);

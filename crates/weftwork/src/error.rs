@@ -135,7 +135,7 @@ impl Error {
     /// ```
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
-        if let Some(body) = beneath::<BodyError>(&*boxed) {
+        if let Some(body) = find_source::<BodyError>(&*boxed) {
             let problem = body.problem().map(|problem| Box::new(problem) as _);
             return Error::new(body.class(), body.to_string(), problem);
         }
@@ -252,11 +252,11 @@ impl ErrorClass {
 
 /// Returns the class. A [`Problem`] and a [`BodyError`] know theirs.
 fn class_of(error: &(dyn StdError + 'static)) -> ErrorClass {
-    let of_problem = || beneath(error).map(|problem: &Problem| ErrorClass::Client(problem.status()));
-    beneath(error).map(BodyError::class).or_else(of_problem).unwrap_or(ErrorClass::Internal)
+    let of_problem = || find_source(error).map(|problem: &Problem| ErrorClass::Client(problem.status()));
+    find_source(error).map(BodyError::class).or_else(of_problem).unwrap_or(ErrorClass::Internal)
 }
 
-fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+fn find_source<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     chain(Some(error)).find_map(as_type)
 }
 

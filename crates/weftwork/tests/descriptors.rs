@@ -26,19 +26,19 @@ fn accept_goes_on_when_descriptors_are_free_again() {
 }
 
 #[test]
-fn leavers_of_a_quiet_feed_hold_none() {
+fn clients_that_left_an_idle_feed_hold_no_descriptors() {
     if let Ok(engine) = std::env::var(CHILD) {
         return leave_a_feed(engine.parse().unwrap());
     }
-    on_each_engine("leavers_of_a_quiet_feed_hold_none");
+    on_each_engine("clients_that_left_an_idle_feed_hold_no_descriptors");
 }
 
 #[test]
-fn there_is_room_for_them_before_they_are_used() {
+fn the_descriptor_table_grows_before_it_is_needed() {
     if let Ok(engine) = std::env::var(CHILD) {
         return grow_descriptor_table(engine.parse().unwrap());
     }
-    on_each_engine("there_is_room_for_them_before_they_are_used");
+    on_each_engine("the_descriptor_table_grows_before_it_is_needed");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_thousand_handlers_wait_on_one_thread_and_quick_ones_do_not() {
 }
 
 #[test]
-fn a_handler_that_waits_for_its_body_holds_nobody_up() {
+fn a_handler_that_waits_for_its_body_does_not_delay_others() {
     let (running, shared) = start();
     let body = noise(1 << 20);
     let mut slow = Client::connect(&running);
@@ -191,7 +191,7 @@ fn a_handler_that_waits_for_its_body_holds_nobody_up() {
 }
 
 #[test]
-fn a_handler_whose_client_does_not_read_holds_nobody_up() {
+fn a_handler_whose_client_does_not_read_does_not_delay_others() {
     let (running, shared) = start();
     let mut slow = ask(&running, "/download");
     shared.begun(1);
@@ -204,7 +204,7 @@ fn a_handler_whose_client_does_not_read_holds_nobody_up() {
 
 /// A fiber that unwinds cannot be suspended.
 #[test]
-fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
+fn output_during_an_unwind_does_not_delay_others() {
     let (running, _) = start_with(|settings| settings.write_timeout(HOUR));
     let unread = ask(&running, "/last-words");
     eventually("it has panicked", || running.stats().panics == 1);
@@ -215,7 +215,7 @@ fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
 /// The protocol of the connection runs on fibers of its own, and learns of the server's stop as on a thread.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_half_on_fibers_of_others_hears_of_the_end() {
+fn a_half_used_by_other_fibers_sees_the_end() {
     let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
     let (tell, told) = channel();
     let running = server.start(move |_: &mut Request| {
@@ -263,7 +263,7 @@ fn the_deadlines_of_a_client_hold_while_a_fiber_waits_for_it() {
 }
 
 #[test]
-fn what_comes_while_the_handler_waits_is_not_missed() {
+fn input_during_a_wait_of_the_handler_is_not_missed() {
     let (running, shared) = start();
     let mut client = ask(&running, "/wait");
     shared.begun(1);
@@ -296,7 +296,7 @@ impl Handler for WaitsAhead {
 }
 
 #[test]
-fn what_is_done_while_the_loop_is_away_is_sent_when_it_is_back() {
+fn output_made_while_the_loop_blocks_is_sent_afterwards() {
     let shared = Arc::<Shared>::default();
     let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
     // No deadline wakes the loop before its client gives up.
@@ -342,7 +342,7 @@ fn blocking_work_runs_elsewhere() {
 }
 
 #[test]
-fn blocking_work_keeps_to_the_limits_of_its_server() {
+fn blocking_work_obeys_the_limits_of_its_server() {
     keep_log();
     const QUEUE: usize = 10;
     let (running, shared) = start_with(|settings| settings.threads_max(4).standby_kept(1).queue_max(QUEUE));
@@ -418,7 +418,7 @@ fn a_handler_that_blocks_its_thread_is_counted_as_stuck() {
 
 /// Its fiber has ended, and the call has not.
 #[test]
-fn so_is_work_that_blocks_elsewhere() {
+fn blocking_work_on_another_thread_is_counted_as_stuck() {
     let (running, shared) = start();
     let _client = ask(&running, "/blocking");
     eventually("it has begun", || shared.elsewhere.load(Ordering::SeqCst) == 1);

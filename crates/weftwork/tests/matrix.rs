@@ -20,7 +20,7 @@ macro_rules! every_engine {
             pub(crate) const CASE: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
 
             #[test]
-            fn it_is_in_the_list_of_the_other_tests() {
+            fn the_engine_is_in_the_list_of_the_other_tests() {
                 assert!(support::ENGINES.contains(&CASE.engine));
             }
 
@@ -29,7 +29,6 @@ macro_rules! every_engine {
             mod blocking;
             mod bodies;
             mod caps;
-            mod crowds;
             mod deadlines;
             mod errors;
             mod events;
@@ -41,6 +40,7 @@ macro_rules! every_engine {
             mod files;
             mod later;
             mod limits;
+            mod many_clients;
             mod middleware;
             mod panics;
             mod peers;

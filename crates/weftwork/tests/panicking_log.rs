@@ -14,13 +14,13 @@ fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
 
 /// One test, because the panicking lines belong to the whole process.
 #[test]
-fn it_costs_the_connection_that_the_line_was_about() {
-    at_the_door();
-    with_the_last_thread();
-    where_nobody_else_can_answer();
+fn a_panicking_logger_ends_only_the_connection_of_the_line() {
+    panic_at_the_connection_limit();
+    panic_on_the_last_thread();
+    panic_while_the_leader_refuses();
 }
 
-fn at_the_door() {
+fn panic_at_the_connection_limit() {
     panic_at("accepted_max is 5");
     panic_at("this is a bug of weftwork");
     let site = start("workers:1", |settings| settings.accepted_max(5));
@@ -36,7 +36,7 @@ fn at_the_door() {
 
 /// Starts with one thread left, the leader's. One client requests a route that is known to be quick, and the
 /// call of another holds the other thread.
-fn with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Client, Client) {
+fn start_with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Client, Client) {
     let site = start("adaptive:1", |settings| change(settings.standby_kept(1).threads_max(2)));
     // A route that is known to be quick needs no second thread.
     let mut quick = site.client();
@@ -48,8 +48,8 @@ fn with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Cli
 }
 
 /// As the thread unwinds, it has a loop to hand over and no thread to take it.
-fn with_the_last_thread() {
-    let (site, _quick, mut held) = with_one_thread_left(|settings| settings);
+fn panic_on_the_last_thread() {
+    let (site, _quick, mut held) = start_with_one_thread_left(|settings| settings);
     let mut victim = site.client();
     panic_at(&victim.name());
     panic_at("all threads are busy (threads_max is 2,");
@@ -62,8 +62,8 @@ fn with_the_last_thread() {
 }
 
 /// The leader refuses a request that has neither a thread nor space in the queue.
-fn where_nobody_else_can_answer() {
-    let (site, mut quick, mut held) = with_one_thread_left(|settings| settings.queue_max(0));
+fn panic_while_the_leader_refuses() {
+    let (site, mut quick, mut held) = start_with_one_thread_left(|settings| settings.queue_max(0));
     let mut victim = site.client();
     panic_at(&victim.name());
     victim.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -39,7 +39,7 @@ impl Handler for Pauses {
 }
 
 #[test]
-fn it_means_the_same_in_every_engine() {
+fn blocking_works_in_every_engine() {
     for &engine in ENGINES {
         let inside = Arc::<support::SiteState>::default();
         inside.gate.open();

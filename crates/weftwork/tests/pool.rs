@@ -26,7 +26,7 @@ fn bind(standby: usize) -> Server {
 }
 
 #[test]
-fn as_many_threads_as_asked_for_stand_at_the_door() {
+fn the_requested_number_of_threads_waits_to_accept() {
     let site = pool(3, |settings| settings);
     assert_eq!(site.running.threads(), 3);
     site.is_well();
@@ -47,7 +47,7 @@ fn threads_are_used_again() {
 }
 
 #[test]
-fn when_nobody_is_left_at_the_door_one_more_thread_is_made() {
+fn if_no_thread_waits_to_accept_one_is_started() {
     let site = pool(1, |settings| settings);
     let mut clients: Vec<_> = (0..5).map(|_| site.client()).collect();
     for (before, client) in clients.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ fn at_the_most_threads_connections_wait() {
 }
 
 #[test]
-fn idle_connections_do_not_keep_threads_from_others() {
+fn idle_connections_hold_no_threads() {
     let site = pool(1, |settings| settings.threads_max(2));
     let mut clients: Vec<_> = (0..20).map(|_| site.client()).collect();
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn idle_connections_do_not_keep_threads_from_others() {
 }
 
 #[test]
-fn slow_clients_do_not_keep_threads_from_others() {
+fn slow_clients_hold_no_threads() {
     let site = pool(1, |settings| settings.threads_max(2));
     let mut slow: Vec<_> = (0..8).map(|_| site.client()).collect();
     slow.iter_mut()
@@ -112,7 +112,7 @@ fn slow_clients_do_not_keep_threads_from_others() {
 /// There are as many as the maximum number of threads. They send a little all the time, for longer than any
 /// client would wait.
 #[test]
-fn who_sends_all_the_time_keeps_no_thread_from_others() {
+fn a_client_that_sends_without_pause_does_not_keep_a_thread() {
     let site = pool(1, |settings| settings.threads_max(2));
     let is_over = AtomicBool::new(false);
     let send = |mut client: Client| {
@@ -140,7 +140,7 @@ fn who_sends_all_the_time_keeps_no_thread_from_others() {
 
 /// Kept clients, whose requests wait at the poller while no thread accepts.
 #[test]
-fn who_finds_neither_a_thread_nor_a_place_in_the_queue_gets_503() {
+fn without_a_free_thread_or_queue_slot_a_request_gets_503() {
     let site = pool(1, |settings| settings.threads_max(2).queue_max(1));
     let mut members: Vec<_> = (0..3).map(|_| site.client()).collect();
     members.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
@@ -195,7 +195,7 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
 /// At the cap, a thread that was notified of one listener waits, and is notified of another. It must pass both
 /// on.
 #[test]
-fn no_listener_is_forgotten_at_the_cap() {
+fn every_listener_is_served_after_the_cap() {
     let server = bind(1).and_bind("127.0.0.1:0").unwrap().settings(|settings| settings.connections_max(1));
     let site = Site::start(server);
     let addresses = site.running.addresses();
@@ -291,7 +291,7 @@ fn dead_threads_of_the_workers_are_replaced() {
 
 /// A thread that was notified of the listener dies before it has told the others that it has finished there.
 #[test]
-fn no_listener_is_forgotten_with_a_thread_that_dies_at_the_door() {
+fn if_an_accepting_thread_dies_its_listener_is_still_served() {
     // A text that no other test logs.
     panic_at("accepted_max is 3");
     let site = pool(1, |settings| settings.threads_max(2).accepted_max(3));
@@ -324,7 +324,7 @@ fn retry_after_is_a_number_of_seconds() {
 
 /// Two threads have more work than they can do for the whole test. A new client still gets its turn.
 #[test]
-fn who_is_new_comes_in_though_the_queue_is_never_empty() {
+fn new_connections_are_accepted_though_the_queue_is_never_empty() {
     let site = pool(1, |settings| settings.threads_max(2));
     let (is_over, begun) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
@@ -349,7 +349,7 @@ fn who_is_new_comes_in_though_the_queue_is_never_empty() {
 /// A response that was sent later is delivered, however long the queue is by then. Its sender was told that it
 /// would be.
 #[test]
-fn responses_that_are_brought_are_not_turned_away() {
+fn deferred_responses_are_not_refused() {
     let (kept, senders) = channel();
     let gate = Arc::new(Gate::default());
     let passed = gate.clone();

@@ -42,7 +42,7 @@ fn with_memory<T>(bytes: u64, act: impl FnOnce() -> T) -> T {
 
 /// One test, because the limit belongs to the whole process.
 #[test]
-fn without_memory_it_is_said_what_there_is_too_little_of() {
+fn without_memory_the_log_names_the_missing_resource() {
     keep_log();
     let running = start();
     let mut other = Client::connect(&running);

@@ -145,7 +145,7 @@ fn a_signal_ends_an_idle_server() {
 
 /// The thread that watches handlers is stuck as well, in the line that reports the time of this handler.
 #[test]
-fn further_signals_end_one_that_drains() {
+fn further_signals_end_a_draining_server() {
     let mut served = Served::start("stuck");
     let _waits = served.ask("/stay");
     served.says("in the handler");
@@ -157,7 +157,7 @@ fn further_signals_end_one_that_drains() {
 
 /// A thread is stuck at the listener, in the line that reports a refused client.
 #[test]
-fn signals_end_one_whose_doors_are_stuck() {
+fn signals_end_a_server_whose_accept_threads_are_stuck() {
     for engine in support::ENGINES.iter().map(ToString::to_string) {
         let mut served = Served::start_in(&engine, "stuck at the doors");
         let mut inside = served.ask("/");
@@ -170,7 +170,7 @@ fn signals_end_one_whose_doors_are_stuck() {
 }
 
 #[test]
-fn where_it_is_not_stuck_it_has_both_lines_in_their_order() {
+fn a_working_log_gets_both_lines_in_order() {
     let served = Served::start("fine");
     served.signal();
     let (status, rest) = served.ends(|_| {});

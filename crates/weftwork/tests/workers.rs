@@ -120,7 +120,7 @@ fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
 }
 
 #[test]
-fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
+fn clients_that_do_not_close_hold_no_needed_thread() {
     for queue_max in [0, 9] {
         let site = workers(2).start_with(|settings| {
             settings
@@ -144,7 +144,7 @@ fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
 
 /// They keep their connections, even if they hold all threads.
 #[test]
-fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
+fn idle_clients_are_not_closed_while_threads_are_free() {
     let time = Duration::from_secs(2);
     let site = workers(1)
         .start_with(|settings| settings.standby_kept(1).threads_max(2).queue_max(0).idle_timeout(time));
@@ -165,7 +165,7 @@ fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
 
 /// Clients that send nothing do not hold a thread either, with and without a queue.
 #[test]
-fn idle_clients_hold_no_thread_that_others_wait_for() {
+fn idle_clients_hold_no_needed_thread() {
     for queue_max in [0, 9] {
         let site = workers(2).start_with(|settings| {
             settings
@@ -196,7 +196,7 @@ fn threads_are_used_again() {
 
 /// A thread that dies is replaced for a connection that already waits.
 #[test]
-fn who_waits_gets_the_place_of_a_thread_that_died() {
+fn a_waiting_request_gets_a_thread_that_replaces_a_dead_one() {
     struct Mine;
     impl Drop for Mine {
         fn drop(&mut self) {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn two_distances_are_told_from_noise() {
+    fn two_distances_are_distinguished_from_noise() {
         use Apart::{Far, Near};
         check(&[], &[], None);
         check(&[100.0, 120.0, 390.0, 98.0], &[Near; 4], None);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_named() {
+    fn pinned_cores_are_named() {
         assert_eq!(Span::one(2).to_string(), "core 2");
         assert_eq!(Span { first: 4, count: 4 }.to_string(), "cores 4 to 7");
     }

@@ -59,7 +59,7 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
 
 /// Its CPU is that of the requests that it has answered, and there are fewer.
 #[test]
-fn who_does_not_keep_up_with_a_rate_is_not_first() {
+fn a_server_that_does_not_keep_up_with_a_rate_is_not_first() {
     let owing = |owed| {
         let mut nginx = cell("nginx", 40_000.0, 4.0, 0.0);
         let unanswered = Figure { median: owed, low: owed, high: owed };
@@ -72,7 +72,7 @@ fn who_does_not_keep_up_with_a_rate_is_not_first() {
 }
 
 #[test]
-fn the_first_lines_say_who_was_measured_again() {
+fn the_first_lines_name_the_servers_measured_again() {
     let how = |runoff_s| standing::how(&Results { runoff_s, ..results(Vec::new()) });
     assert!(how(4.0).contains("in turn, and 4 s (eight turns at least) in the run-off"), "{}", how(4.0));
     assert!(how(0.0).contains("in turn; medians"), "{}", how(0.0));
@@ -159,7 +159,7 @@ fn a_run_off_that_we_fail_in_is_lost() {
 }
 
 #[test]
-fn floors_cheats_and_who_errs_cannot_be_first() {
+fn floors_cheats_and_servers_with_errors_cannot_be_first() {
     let others =
         vec![cell("floor", 1e6, 1.0, 0.0), cell("cheat", 1e6, 1.0, 0.0), cell("nginx", 1e6, 1.0, 3.0)];
     check_standing("health-100", others.clone(), cell("weft:adaptive", 1.0, 5.0, 0.0), true, "");
@@ -223,7 +223,7 @@ fn errors_and_failures_are_listed() {
 }
 
 #[test]
-fn pages_name_the_command_and_who_was_left_out() {
+fn pages_name_the_command_and_the_omitted_servers() {
     let command =
         "full --rounds 3 --weft /home/somebody/weft --only health --json /tmp/a.json --html=/tmp/a.html";
     let why = "it does not build:\nerror: and a whole log".to_owned();

@@ -35,7 +35,7 @@ fn check(workload: &str, figures: &[(&str, f64, f64)], takes_part: &[&str]) {
 }
 
 #[test]
-fn who_is_close_to_the_first_runs_again() {
+fn a_server_close_to_the_first_runs_again() {
     let health = |ours, others: [f64; 5]| {
         let names = ["nginx", "hyper", "ntex", "axum", "h2o"];
         let others = names.into_iter().zip(others).map(|(name, cpu)| (name, 1.0, cpu));
@@ -54,7 +54,7 @@ fn who_is_close_to_the_first_runs_again() {
 }
 
 #[test]
-fn who_is_close_in_some_rounds_runs_again() {
+fn a_server_close_in_some_rounds_runs_again() {
     let names = |workload, figures: [(&str, [[f64; 2]; 2]); 3]| -> Vec<String> {
         let row = |(name, [rate, cpu]): (&str, [[f64; 2]; 2])| {
             let mut row = row(workload, name, [rate[0], cpu[0], 0.0]);
@@ -87,7 +87,7 @@ fn where_handlers_block_the_rate_decides() {
 }
 
 #[test]
-fn who_cannot_be_first_is_no_rival() {
+fn a_server_that_cannot_be_first_is_no_rival() {
     let mut slow = row("rate-5000", "nginx", [5_000.0, 1.0, 0.0]);
     slow.samples[0].as_mut().unwrap().0.push((Metric::UNANSWERED, 51.0));
     let results = Results { workloads: collect(&[slow]), ..Results::default() };

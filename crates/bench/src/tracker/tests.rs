@@ -44,7 +44,7 @@ fn shares_grow_with_merit() {
 }
 
 #[test]
-fn who_errs_or_fails_is_nothing_to_compare_with() {
+fn a_server_with_errors_is_not_compared() {
     type Spoil = fn(&mut Cell);
     let spoilt: [Spoil; 2] = [|cell| cell.errors = 1.0, |cell| cell.failed_rounds = 1];
     for spoil in spoilt {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_those_of_rounds_that_nobody_was_moved_in() {
+    fn ratios_count_only_rounds_without_a_moved_server() {
         let near = Some(Apart::Near);
         let (mut first, mut second) = (vec![turn(near, 6000); 5], vec![turn(near, 5000); 5]);
         // Twice as slow for both, and no other ratio.

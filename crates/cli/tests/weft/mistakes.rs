@@ -41,7 +41,7 @@ fn arguments() {
 
 /// If stderr is closed, the exit code still reports the mistake.
 #[test]
-fn a_mistake_that_cannot_be_told() {
+fn a_mistake_with_a_closed_standard_error() {
     let (_, unread) = std::io::pipe().unwrap();
     assert_eq!(command("--port eighty", &[]).stderr(unread).status().unwrap().code(), Some(2));
 }

@@ -171,7 +171,7 @@ fn http_date(path: &Path) -> String {
 
 /// A browser gets a page and its compressed script. Its second visit transfers no body.
 #[test]
-fn a_browser_visits_twice() {
+fn a_browser_revalidates_a_cached_file() {
     let folder = Folder::new("browser");
     fs::write(folder.0.join("index.html"), "<script src=app.js></script>").unwrap();
     fs::write(folder.0.join("app.js"), "plain").unwrap();

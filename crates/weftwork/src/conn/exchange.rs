@@ -239,8 +239,8 @@ impl<'a> ConnExchange<'a> {
                 }
                 // Otherwise the call would wait once more for a client whose time is up.
                 Payload::LongLived(_) if self.conn.phase == Phase::Done => return now,
-                Payload::LongLived(lasting) => {
-                    self.last(response, *lasting, now);
+                Payload::LongLived(long_lived) => {
+                    self.last(response, *long_lived, now);
                     return now;
                 }
                 Payload::HandlerError(mut failed) => {

@@ -120,8 +120,8 @@ impl FeedBody {
     }
 
     /// Returns whether the other protocol waits only for the confirmation of its final message.
-    fn is_last_said(&self) -> bool {
-        self.stop_sent && self.feed.is_last_said()
+    fn is_last_queued(&self) -> bool {
+        self.stop_sent && self.feed.is_last_queued()
     }
 
     /// Handles a long silence.
@@ -260,7 +260,7 @@ impl Conn {
         let shows_life = fed.handler.is_none() && self.unsent() > 0;
         // If the client does not confirm the final message, the server waits no longer than for other lingering clients,
         // whatever the client still sends.
-        let what = if self.unsent() == 0 && fed.is_last_said() {
+        let what = if self.unsent() == 0 && fed.is_last_queued() {
             TimeoutKind::Linger
         } else {
             TimeoutKind::Heartbeat

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_told_in_one_way_or_in_two() {
+    fn a_name_is_written_in_one_or_two_forms() {
         let table = [
             ("", "attachment"),
             ("links.csv", "attachment; filename=\"links.csv\""),

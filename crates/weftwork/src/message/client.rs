@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nobody_ends_the_walk() {
+    fn an_invalid_forwarded_address_ends_the_search() {
         use ForwardedHeader::{Forwarded, XForwardedFor};
         for nobody in ["unknown", "_hidden", "192.0.2", "192.0.2.7/8", "a b", "\"192.0.2.7\"", "\u{fffd}"] {
             check(XForwardedFor, &[&format!("1.1.1.1, {nobody}")], "10.0.0.1");

@@ -174,7 +174,7 @@ impl Response {
 
     /// Sets a deadline for the response of another thread. After `deadline`, the client gets `too_late`. The earliest
     /// of several deadlines counts.
-    pub(crate) fn brought_by(
+    pub(crate) fn sent_by(
         mut self,
         moment: Instant,
         deadline: Instant,
@@ -191,7 +191,7 @@ impl Response {
 
     fn later_mut(&mut self) -> Option<&mut Deferred> {
         match &mut self.payload {
-            Payload::LongLived(lasting) => match &mut **lasting {
+            Payload::LongLived(long_lived) => match &mut **long_lived {
                 LongLived::Deferred(later) => Some(later),
                 _ => None,
             },
@@ -304,7 +304,7 @@ impl Deferred {
         };
         // The response may be sent later itself.
         if let Some((deadline, too_late)) = self.until.take() {
-            response = response.brought_by(moment, deadline, || *too_late);
+            response = response.sent_by(moment, deadline, || *too_late);
         }
         for change in std::mem::take(&mut self.changes) {
             let is_to_come = response.is_to_come();

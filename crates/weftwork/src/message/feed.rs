@@ -92,7 +92,7 @@ struct State {
     /// Whether the client was disconnected because too much waited for it.
     overflowed: bool,
     /// Whether the last message closes this side. The client then only has to confirm.
-    is_last_said: bool,
+    is_last_queued: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Feed {
             waiter: None,
             waits_for_cut: false,
             overflowed: false,
-            is_last_said: false,
+            is_last_queued: false,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
         let feed = Feed {
@@ -221,8 +221,8 @@ impl Feed {
         (state.end == End::Cut).then_some(why)
     }
 
-    pub(crate) fn is_last_said(&self) -> bool {
-        self.core.lock().is_last_said
+    pub(crate) fn is_last_queued(&self) -> bool {
+        self.core.lock().is_last_queued
     }
 
     pub(crate) fn heartbeat(&self) -> Option<Bytes> {
@@ -254,7 +254,7 @@ impl FeedSender {
     /// # Errors
     /// [`FeedClosed`]: the client has gone, or was just disconnected because it is too slow.
     pub fn send(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
-        self.core.bring(message.into(), false)
+        self.core.push(message.into(), false)
     }
 
     /// Ends the response regularly, after the waiting messages.
@@ -272,13 +272,13 @@ impl FeedSender {
     /// after the message was sent, the client has the time of the setting `linger_timeout` to close its side.
     #[cfg(feature = "websocket")]
     pub(crate) fn send_last(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
-        self.core.bring(message.into(), true)
+        self.core.push(message.into(), true)
     }
 
     /// Returns whether a message would no longer reach the client.
     pub fn is_closed(&self) -> bool {
         let state = self.core.lock();
-        state.end != End::Open || state.is_last_said
+        state.end != End::Open || state.is_last_queued
     }
 
     /// Returns the number of messages and bytes that wait for the client.
@@ -307,12 +307,12 @@ impl Drop for FeedSender {
 }
 
 impl Core {
-    fn bring(&self, message: Bytes, is_last: bool) -> Result<(), FeedClosed> {
+    fn push(&self, message: Bytes, is_last: bool) -> Result<(), FeedClosed> {
         let mut state = self.lock();
-        if state.end != End::Open || state.is_last_said {
+        if state.end != End::Open || state.is_last_queued {
             return Err(FeedClosed);
         }
-        state.is_last_said = is_last;
+        state.is_last_queued = is_last;
         if message.is_empty() {
             return Ok(());
         }

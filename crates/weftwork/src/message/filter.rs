@@ -98,7 +98,7 @@ impl StreamFilter for Box<dyn StreamFilter> {
 impl Response {
     /// Returns whether this response stands in for one that is sent later.
     pub(crate) fn is_to_come(&self) -> bool {
-        matches!(&self.payload, Payload::LongLived(lasting) if matches!(**lasting, LongLived::Deferred(_)))
+        matches!(&self.payload, Payload::LongLived(long_lived) if matches!(**long_lived, LongLived::Deferred(_)))
     }
 
     /// Sends a body that the handler's thread [streams](Response::stream) through `filter`. Bodies in memory and feeds
@@ -121,8 +121,8 @@ impl Response {
     /// ```
     #[must_use]
     pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
-        if let Payload::LongLived(lasting) = &mut self.payload
-            && let LongLived::Deferred(later) = &mut **lasting
+        if let Payload::LongLived(long_lived) = &mut self.payload
+            && let LongLived::Deferred(later) = &mut **long_lived
         {
             later.add_filter(filter);
             return self;

@@ -135,7 +135,7 @@ impl<'a> RequestLine<'a> {
     }
 
     /// Returns the same request for a handler that is mounted at the first `prefix` bytes of the path.
-    pub(crate) fn beneath(&self, prefix: usize) -> RequestLine<'a> {
+    pub(crate) fn without_prefix(&self, prefix: usize) -> RequestLine<'a> {
         let path = match self.path.get(prefix..) {
             None | Some(b"") => b"/",
             Some(rest) => rest,

@@ -33,7 +33,7 @@ pub struct Request<'c> {
 pub(super) struct RequestData {
     pub(super) headers: OnceCell<HeaderMap>,
     extensions: Extensions,
-    pub(super) routed: RouteMatch,
+    pub(super) route_match: RouteMatch,
     /// The path in normal form, if routes compare that form.
     normal_path: Option<Box<str>>,
 }
@@ -66,17 +66,17 @@ impl<'c> Request<'c> {
     /// Returns the same as bytes, because checking that they are text takes longer than finding the route.
     pub(crate) fn path_bytes(&self) -> &[u8] {
         let (head, bytes) = self.exchange.head();
-        self.behind_prefix(self.normal_or(head.path_in(bytes)))
+        self.after_prefix(self.normal_or(head.path_in(bytes)))
     }
 
     /// Returns what a route is found by, with one access to the head.
     pub(crate) fn method_path_and_query(&self) -> (&Method, &[u8], &str) {
         let (head, bytes) = self.exchange.head();
         let query = head.query.map_or("", |query| ascii(query.of(bytes)));
-        (&head.method, self.behind_prefix(self.normal_or(head.path_in(bytes))), query)
+        (&head.method, self.after_prefix(self.normal_or(head.path_in(bytes))), query)
     }
 
-    fn behind_prefix<'r>(&'r self, whole: &'r [u8]) -> &'r [u8] {
+    fn after_prefix<'r>(&'r self, whole: &'r [u8]) -> &'r [u8] {
         match self.prefix() {
             0 => whole,
             prefix => match whole.get(prefix..) {

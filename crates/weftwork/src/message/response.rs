@@ -318,7 +318,7 @@ impl fmt::Debug for Response {
             Payload::Parts(parts) => format!("{} parts", parts.len()),
             Payload::Stream(_) => "a stream".to_owned(),
             Payload::HandlerError(_) => "an error".to_owned(),
-            Payload::LongLived(lasting) => match **lasting {
+            Payload::LongLived(long_lived) => match **long_lived {
                 LongLived::Deferred(_) => "to come later".to_owned(),
                 LongLived::Feed(_) => "a feed".to_owned(),
                 LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) => "another protocol".to_owned(),

@@ -36,7 +36,7 @@ impl Request<'_> {
     }
 
     pub(super) fn prefix(&self) -> usize {
-        self.routed().map_or(0, |routed| routed.prefix)
+        self.route_match().map_or(0, |found| found.prefix)
     }
 
     /// Returns what a router captured as `name` in the path, decoded. Returns None if it is not UTF-8.
@@ -57,15 +57,15 @@ impl Request<'_> {
     /// Returns all captures, still encoded, in the order of the path.
     pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         let path = self.whole_path();
-        let captures = self.routed().into_iter().flat_map(|routed| &routed.captures);
+        let captures = self.route_match().into_iter().flat_map(|found| &found.captures);
         captures.map(move |(name, place)| (&**name, path.get(place.clone()).unwrap_or_default()))
     }
 
-    pub(crate) fn routed(&self) -> Option<&RouteMatch> {
-        self.data.get().map(|data| &data.routed)
+    pub(crate) fn route_match(&self) -> Option<&RouteMatch> {
+        self.data.get().map(|data| &data.route_match)
     }
 
-    pub(crate) fn routed_mut(&mut self) -> &mut RouteMatch {
-        &mut self.data_mut().routed
+    pub(crate) fn route_match_mut(&mut self) -> &mut RouteMatch {
+        &mut self.data_mut().route_match
     }
 }

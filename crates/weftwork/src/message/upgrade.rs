@@ -319,8 +319,8 @@ impl Response {
         Response { payload, ..Response::new(StatusCode::OK) }
     }
 
-    fn switch(protocol: HeaderValue, lasting: LongLived) -> Response {
-        let payload = Payload::LongLived(Box::new(lasting));
+    fn switch(protocol: HeaderValue, long_lived: LongLived) -> Response {
+        let payload = Payload::LongLived(Box::new(long_lived));
         Response { payload, ..Response::new(StatusCode::SWITCHING_PROTOCOLS) }
             .with_header(header::UPGRADE, protocol)
     }

@@ -9,7 +9,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// Time that the shutdown waits for its lines. A slow log writes them within that time.
-const PATIENCE: Duration = Duration::from_millis(500);
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct ShutdownLog {
     /// Absent if the system refuses a thread.
@@ -32,7 +32,7 @@ impl ShutdownLog {
             let _writes = writes;
             said.into_iter().for_each(|line| log::info!("{line}"));
         };
-        let started = Builder::new().name("weft-last-words".into()).spawn(write);
+        let started = Builder::new().name("weft-shutdown".into()).spawn(write);
         ShutdownLog { writer: started.is_ok().then_some(Writer { lines, written }), kept: Vec::new() }
     }
 
@@ -49,7 +49,7 @@ impl ShutdownLog {
         if let Some(Writer { lines, written }) = self.writer {
             drop(lines);
             // The lines are written, or the time is up.
-            let _ = written.recv_timeout(PATIENCE);
+            let _ = written.recv_timeout(END_TIMEOUT);
         }
         // The signals end the process again by now, even if this blocks.
         self.kept.into_iter().for_each(|line| log::info!("{line}"));

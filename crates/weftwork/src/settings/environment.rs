@@ -30,9 +30,9 @@ impl Settings {
     /// # Errors
     /// See [`from_env`](Settings::from_env).
     pub fn from_env_beside(others: &[&str]) -> Result<Settings, Error> {
-        static TOLD: Once = Once::new();
+        static WARNED: Once = Once::new();
         let (settings, unknown) = Settings::read(variables(), others)?;
-        TOLD.call_once(|| {
+        WARNED.call_once(|| {
             // stderr may be closed.
             unknown.iter().for_each(|line| _ = writeln!(std::io::stderr(), "weftwork: {line}"));
         });

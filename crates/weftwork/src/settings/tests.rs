@@ -70,7 +70,7 @@ fn networks() {
 
 /// A value that is well-formed and too large is reported as too large, not as malformed.
 #[test]
-fn values_that_are_only_too_large_are_told_so() {
+fn values_that_are_too_large_are_reported_as_such() {
     for text in ["213503982335d", "99999999999999999999s", "99999999999999h"] {
         assert_eq!(Duration::parse(text), Err("at most 213503982334d"), "{text}");
     }
@@ -242,7 +242,7 @@ fn an_empty_variable_is_not_set() {
 }
 
 #[test]
-fn variables_that_nobody_reads_are_named() {
+fn unknown_variables_are_named() {
     let warnings = |variable: &str| read(&[(variable, "5s")]).unwrap().1;
     assert_eq!(
         warnings("WEFT_HEAD_TIMOUT"),
@@ -266,7 +266,7 @@ fn variables_that_nobody_reads_are_named() {
 }
 
 #[test]
-fn errors_name_the_knob_its_value_and_the_cure() {
+fn errors_name_the_setting_its_value_and_the_cure() {
     let mut settings = Settings::default();
     let text = settings.set("head_timeout", "soon").unwrap_err().to_string();
     assert!(text.contains("head_timeout") && text.contains("soon") && text.contains("30s"), "{text}");

@@ -279,7 +279,7 @@ fn no_limit_on_age_is_none() {
 }
 
 #[test]
-fn a_drain_delay_lasts_until_the_second_word() {
+fn a_drain_delay_lasts_until_the_second_stop() {
     let mut client = TestClient::new(|req: &mut Request| req.is_stopping().to_string());
     client = client.settings(|s| s.drain_delay(Duration::from_secs(5)));
     assert_eq!(client.get("/").send().text(), "false");
@@ -346,7 +346,7 @@ fn requests_and_middleware_go_by_the_same_clock() {
 }
 
 #[test]
-fn settings_start_anew() {
+fn a_test_client_has_its_own_settings() {
     let mut client = client().settings(|s| s.body_bytes_max(3));
     assert_eq!(client.post("/echo").body("four").send().status, 413);
     assert_eq!(client.post("/echo").body("thr").send().text(), "thr");
@@ -359,7 +359,7 @@ fn settings_are_checked() {
 }
 
 #[test]
-fn the_peer_is_who_it_says() {
+fn the_peer_address_is_the_one_that_was_set() {
     let mut client = client();
     assert_eq!(client.get("/peer").send().text(), "Some(127.0.0.1:50000) Some(127.0.0.1:80)");
     client.peer("192.0.2.7:1".parse().unwrap());

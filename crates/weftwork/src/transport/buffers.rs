@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn compacting_leaves_the_head_what_was_not_taken_and_what_is_behind() {
+    fn compacting_keeps_the_head_and_all_unread_bytes() {
         let mut buffers = in_use();
         buffers.compact(5);
         assert_eq!(buffers.input, b"<<HHHPPPPRR");

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted_and_told_with_the_next_line() {
+    fn suppressed_lines_are_counted_in_the_next_line() {
         let budget = LogLimit::new(10);
         let takes = |tick: u64, count: usize| (0..count).map(|_| budget.take(Tick(tick))).collect::<Vec<_>>();
         assert_eq!(takes(0, 5), [Some(0); 5]);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_of_one_line_is_told_once_a_second() {
+    fn a_budget_of_one_line_logs_once_a_second() {
         let budget = LogLimit::new(1);
         let looks = [
             (0, true),

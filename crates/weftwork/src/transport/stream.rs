@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_awaited_and_for_no_longer_than_patience_lasts() {
+    fn input_is_awaited_until_the_timeout() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let stream = Stream::new(ours.into());
         let (began, timeout) = (Instant::now(), Duration::from_millis(20));

@@ -67,7 +67,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn a_path_belongs_to_whoever_has_bound_it_though_nobody_serves_yet() {
+fn a_bound_path_is_not_replaced_before_its_server_starts() {
     let path = Path::new("bound");
     let server = CASE.bind(&path.address());
     let error = Server::bind(path.address()).unwrap_err().to_string();

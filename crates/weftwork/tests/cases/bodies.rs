@@ -157,7 +157,7 @@ pub(crate) fn talk(_: &mut weftwork::Request) -> weftwork::Response {
 
 /// The client waits for the answer to each part before it sends the next one.
 #[test]
-fn an_upload_can_be_a_conversation() {
+fn a_handler_may_respond_while_the_upload_continues() {
     let running = CASE.bind("127.0.0.1:0").start(weftwork::unbuffered(talk)).unwrap();
     let mut client = crate::support::Client::connect(&running);
     client.send(post("/", "Transfer-Encoding: chunked"));
@@ -175,7 +175,7 @@ fn an_upload_can_be_a_conversation() {
 /// The client reads each part of the answer whole before it sends more. Bytes that the kernel had no space for
 /// must not be held back until the client sends.
 #[test]
-fn what_the_kernel_had_no_room_for_follows_while_the_body_is_waited_for() {
+fn unsent_output_follows_while_the_handler_waits_for_the_body() {
     use std::io::Write;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -36,7 +36,7 @@ fn connections() {
 
 /// A waiting client is accepted soon after another one has left, not at the next of a few slow checks.
 #[test]
-fn a_place_that_is_free_is_taken_soon() {
+fn a_freed_connection_slot_is_reused_soon() {
     const WAITING: usize = 100;
     let site = CASE.start_with(|s| s.connections_max(2));
     let begun = Instant::now();
@@ -55,7 +55,7 @@ fn a_place_that_is_free_is_taken_soon() {
 
 /// An idle connection does not keep other clients out until its idle timeout.
 #[test]
-fn idle_connections_make_room() {
+fn idle_connections_are_closed_at_the_cap() {
     let site = CASE.start_with(|s| s.connections_max(4));
     let mut idle: Vec<Client> = (0..2).map(|_| site.client()).collect();
     for client in &mut idle {
@@ -73,7 +73,7 @@ fn idle_connections_make_room() {
 
 /// The connection that is closed to make space is not reset.
 #[test]
-fn who_makes_room_sees_the_connection_end() {
+fn an_evicted_client_sees_the_connection_end() {
     let site = CASE.start_with(|s| s.connections_max(1));
     let mut idle = site.client();
     idle.get("/").is(200, "hello");
@@ -119,7 +119,7 @@ fn accepted_connections() {
 
 /// Otherwise clients that connect fast enough would keep everyone out while the server serves no one.
 #[test]
-fn who_was_refused_and_stays_takes_no_place() {
+fn a_refused_client_that_stays_open_uses_no_slot() {
     let site = CASE.start_with(|s| s.accepted_max(1).linger_timeout(Duration::from_secs(3600)));
     let mut served = site.client();
     served.get("/").is(200, "hello");
@@ -180,7 +180,7 @@ fn threads_and_the_queue() {
 
 /// From outside, the server looks as if it hangs, and no request is in progress.
 #[test]
-fn upgrades_that_hold_all_threads_are_told_of() {
+fn upgrades_that_hold_all_threads_are_logged() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }

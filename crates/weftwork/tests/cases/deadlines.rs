@@ -18,7 +18,7 @@ fn was_in_time(begun: Instant) {
 }
 
 #[track_caller]
-fn is_408(site: &Site, sent: &[u8], knob: &str) {
+fn is_408(site: &Site, sent: &[u8], setting: &str) {
     let begun = Instant::now();
     let mut client = site.client();
     let client_name = client.name();
@@ -26,8 +26,8 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(!answer.text().contains(knob), "{answer:?}");
-    is_logged(&[&client_name, &site.setting(knob)]);
+    assert!(!answer.text().contains(setting), "{answer:?}");
+    is_logged(&[&client_name, &site.setting(setting)]);
     client.ends();
     eventually("it is counted", || site.running.stats().timeouts == 1);
     assert_eq!(site.calls(), 0);
@@ -72,7 +72,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
 
 /// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`. Returns the status of the
 /// answer and the time until it arrived.
-fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
+fn send_slowly(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     let site = CASE.start_with(|s| {
         let s = s.rate_grace(SHORT).rate_bytes_min(least);
         s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ahead)
@@ -94,7 +94,7 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
 /// Tests a rate below the minimum, after the grace period: in a head, in a body that the server reads ahead,
 /// and in a body that a handler reads. Above the minimum rate only the other deadlines limit the time.
 #[test]
-fn a_crawl_gets_408_and_a_walk_does_not() {
+fn a_body_below_the_least_rate_gets_408_and_one_above_does_not() {
     let body = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 600\r\n\r\n";
     let tail = &"x".repeat(100);
     for (ahead, begin, end) in [
@@ -102,9 +102,9 @@ fn a_crawl_gets_408_and_a_walk_does_not() {
         (1_000, body, tail),
         (1, body, tail),
     ] {
-        let (status, took) = dribbled(100, ahead, begin, end);
+        let (status, took) = send_slowly(100, ahead, begin, end);
         assert!(status == 200 && took >= SHORT * 2, "{status} after {took:?}: {begin}");
-        let (status, took) = dribbled(100_000, ahead, begin, end);
+        let (status, took) = send_slowly(100_000, ahead, begin, end);
         assert!(status == 408 && took + Duration::from_millis(2) >= SHORT, "{status} after {took:?}: {begin}");
     }
 }
@@ -114,14 +114,14 @@ fn a_crawl_gets_408_and_a_walk_does_not() {
 fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
     let begin = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 7510\r\n\r\n";
     for ahead in [1, 100_000] {
-        let (status, _) = dribbled(2_000, ahead, &(begin.to_owned() + &"x".repeat(7_000)), "xxxxxxxxxx");
+        let (status, _) = send_slowly(2_000, ahead, &(begin.to_owned() + &"x".repeat(7_000)), "xxxxxxxxxx");
         assert_eq!(status, 200, "{ahead} read ahead");
     }
 }
 
 /// The connection ends, and so does the rest of the request.
 #[test]
-fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
+fn a_handler_whose_small_body_does_not_arrive_answers_408_and_close() {
     let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
@@ -169,7 +169,7 @@ fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
 
 /// A response that advances below the minimum rate is given up when a pause of that length would be.
 #[test]
-fn a_response_that_is_taken_too_slowly_is_given_up() {
+fn a_response_that_is_read_too_slowly_is_ended() {
     assert!(takes(1_000, PAUSE * 3 / 2) >= PAUSE * 3 / 2);
     let took = takes(1_000_000_000, PAUSE * 3);
     assert!((PAUSE - Duration::from_millis(2)..PAUSE * 3).contains(&took), "{took:?}");
@@ -177,7 +177,7 @@ fn a_response_that_is_taken_too_slowly_is_given_up() {
 
 /// Sends a byte now and then, which moves no deadline.
 #[track_caller]
-fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
+fn send_byte_by_byte(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
     while !is_over() {
         assert!(begun.elapsed() < TIMEOUT / 2, "dribbled on for {:?}", begun.elapsed());
         // The server may already have closed.
@@ -192,33 +192,33 @@ fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl F
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 #[test]
-fn a_dribbled_head_gets_408_all_the_same() {
+fn a_head_sent_byte_by_byte_gets_408() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let begun = Instant::now();
         let mut client = site.client();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
 
 /// The thread that the previous call blocked may be waiting for the next one.
 #[test]
-fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
+fn a_head_sent_byte_by_byte_after_a_blocking_call_gets_408() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let mut client = site.client();
         client.get("/sleep/30").is(200, "slept");
         let begun = Instant::now();
         client.send("GET / HTTP/1.1\r\nX: ");
-        dribble(&mut client, pause, begun, || site.running.stats().timeouts == 1);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().timeouts == 1);
         assert_eq!(client.answer().status, 408);
     }
 }
 
 #[test]
-fn a_dribbled_rest_of_a_body_is_not_waited_for() {
+fn the_rest_of_a_body_sent_byte_by_byte_is_not_waited_for() {
     for pause in PAUSES {
         keep_log();
         let ahead = 10;
@@ -228,21 +228,21 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
         let begun = Instant::now();
         client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
         client.answer().is(200, "not read");
-        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().connections == 0);
         is_logged(&[&client_name, "an unread body", &site.setting("unread_timeout")]);
         site.is_well();
     }
 }
 
 #[test]
-fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
+fn input_sent_byte_by_byte_after_a_refusal_is_read_for_a_bounded_time() {
     for pause in PAUSES {
         let site = CASE.start_with(|s| s.linger_timeout(SHORT));
         let mut client = site.client();
         let begun = Instant::now();
         client.send("bad\r\n\r\n");
         assert_eq!(client.answer().status, 400);
-        dribble(&mut client, pause, begun, || site.running.stats().connections == 0);
+        send_byte_by_byte(&mut client, pause, begun, || site.running.stats().connections == 0);
         site.is_well();
     }
 }
@@ -292,7 +292,7 @@ fn a_connection_in_use_is_not_idle() {
 /// The client's deadline stops while our code runs: a handler may take longer than any deadline of the client.
 /// The deadlines are longer here, because the test must send within them.
 #[test]
-fn the_time_of_the_handler_is_not_the_clients() {
+fn the_time_of_the_handler_does_not_count_against_the_client() {
     let longer = SHORT * 2;
     let site = CASE.start_with(|s| {
         let s = s.head_timeout(longer).body_idle_timeout(longer);
@@ -322,7 +322,7 @@ fn ends_unread(path: &str) {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_left() {
+fn a_client_that_does_not_read_is_disconnected() {
     ends_unread("/bytes/50000000");
     ends_unread("/stream/50000000");
 }
@@ -344,7 +344,7 @@ fn is_kept(site: &Site, client: &Client) -> bool {
 /// the kernel would keep megabytes forever, and no limit counts them.
 #[test]
 #[cfg(target_os = "linux")]
-fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
+fn unread_output_is_not_kept_by_the_kernel() {
     let site = CASE.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
     let many = |last: &str| {
         let request = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";

@@ -37,7 +37,7 @@ fn path(name: &str) -> String {
 }
 
 #[test]
-fn it_is_logged_once_with_its_request_and_causes() {
+fn an_error_is_logged_once_with_its_request_and_causes() {
     keep_log();
     let running = CASE.bind("127.0.0.1:0").start(fails).unwrap();
     let mut client = Client::connect(&running);
@@ -58,7 +58,7 @@ fn it_is_logged_once_with_its_request_and_causes() {
 }
 
 #[test]
-fn a_page_of_ones_own_keeps_it() {
+fn a_custom_error_page_keeps_the_error() {
     keep_log();
     fn sorry(req: &mut Request, next: Next) -> Response {
         let response = next.run(req);
@@ -72,7 +72,7 @@ fn a_page_of_ones_own_keeps_it() {
 }
 
 #[test]
-fn what_is_answered_in_its_place_does_not_hide_it() {
+fn a_replacement_response_does_not_hide_the_error() {
     keep_log();
     #[derive(Debug)]
     struct Named(String);
@@ -95,7 +95,7 @@ fn what_is_answered_in_its_place_does_not_hide_it() {
 
 /// Otherwise a client could write lines that look like the server's.
 #[test]
-fn what_a_client_sent_ends_no_line() {
+fn client_input_does_not_break_a_log_line() {
     keep_log();
     // As the errors of parsers do.
     fn quotes(req: &mut Request) -> Result<Response> {
@@ -129,7 +129,7 @@ fn what_a_client_sent_ends_no_line() {
 }
 
 #[test]
-fn a_server_says_where_it_listens() {
+fn a_server_logs_its_addresses() {
     keep_log();
     let running = CASE.bind("127.0.0.1:0").start(fails).unwrap();
     let address = running.local_addr().unwrap().to_string();

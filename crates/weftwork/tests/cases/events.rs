@@ -103,7 +103,7 @@ fn a_writer_sends_one_by_one() {
 }
 
 #[test]
-fn a_writer_that_waits_notices_a_leaver_and_keeps_what_comes_early() {
+fn a_waiting_writer_notices_a_disconnect_and_keeps_early_input() {
     let news = start();
     let mut client = news.open("/wait");
     assert_eq!(client.chunk(), b"data: ready\n\n");
@@ -129,7 +129,7 @@ fn writers_end_with_the_server() {
 
 /// A writer that ignores the result of `wait` continues at its pace until the server has waited long enough.
 #[test]
-fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
+fn a_writer_that_ignores_the_stop_keeps_its_interval() {
     // A writer without events sends comments. They are due both before its waits end and after.
     for (path, first, heartbeat) in
         [("/tick", "data: tick\n\n", HOUR), ("/quiet", ":\n\n", TICK / 5), ("/quiet", ":\n\n", TICK * 2)]
@@ -145,7 +145,7 @@ fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
 }
 
 #[test]
-fn a_hub_tells_everybody() {
+fn a_broadcast_reaches_every_client() {
     let news = start();
     // Each feed holds a thread on engines whose feeds need one.
     let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 200 } else { 20 };
@@ -168,7 +168,7 @@ fn a_hub_tells_everybody() {
 }
 
 #[test]
-fn a_hub_tells_some() {
+fn a_hub_sends_to_selected_clients() {
     let hub = EventHub::<String>::default();
     let own = hub.clone();
     let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| {
@@ -191,7 +191,7 @@ fn a_hub_tells_some() {
 }
 
 #[test]
-fn a_hub_says_when_to_come_again() {
+fn a_hub_sends_the_retry_time() {
     let news = start();
     let mut client = news.open("/hub");
     let server = news.server;
@@ -205,7 +205,7 @@ fn a_hub_says_when_to_come_again() {
 /// Threads may publish events as fast as a loop sends them. The other connections of the loop must still make
 /// progress.
 #[test]
-fn a_hub_that_never_rests_holds_nobody_up() {
+fn a_hub_that_sends_without_pause_blocks_no_other_client() {
     if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }

@@ -117,7 +117,7 @@ fn no_fault_is_without_a_sample() {
 
 /// Answers to valid requests before the fault are sent first.
 #[test]
-fn a_fault_behind_good_requests() {
+fn a_fault_after_valid_requests() {
     let site = CASE.start();
     let mut client = site.client();
     client.send(format!("{BEHIND}GET / HTTP/1.1\r\nHost: a\r\n\r\nbad\r\n\r\n{BEHIND}"));
@@ -132,7 +132,7 @@ fn a_fault_behind_good_requests() {
 /// The handler reads a chunk that is invalid after 64 KiB. The handler gets the error, and the client gets the
 /// status.
 #[test]
-fn a_fault_that_the_handler_comes_upon() {
+fn a_fault_found_by_the_handler() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n");

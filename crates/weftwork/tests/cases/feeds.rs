@@ -87,7 +87,7 @@ fn overwhelm(sender: &FeedSender) {
 }
 
 #[test]
-fn messages_come_as_they_are_brought_and_the_connection_lives_on() {
+fn messages_arrive_as_they_are_sent_and_the_connection_persists() {
     let fed = Fed::start();
     let mut client = Client::connect(&fed.server);
     for turn in 0..3 {
@@ -148,7 +148,7 @@ fn a_pipelined_request_waits_for_its_turn() {
 }
 
 #[test]
-fn a_client_of_1_0_gets_it_until_the_end() {
+fn an_http_1_0_client_gets_the_feed_until_the_connection_ends() {
     let fed = Fed::start();
     let mut client = Client::connect(&fed.server);
     let sender = fed.ask(&mut client, "1.0");
@@ -168,7 +168,7 @@ fn head_gets_the_head() {
 }
 
 #[test]
-fn a_leaver_is_noticed_without_sending() {
+fn a_disconnect_is_noticed_without_sending() {
     let fed = Fed::start();
     let (client, sender) = fed.open();
     drop(client);
@@ -182,7 +182,7 @@ fn a_leaver_is_noticed_without_sending() {
 /// Unread bytes stay where they are and cost no repeated reads. The end of the connection after them is seen.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_client_sends_ahead_is_no_work() {
+fn pipelined_input_during_a_feed_uses_no_cpu_time() {
     for leave in [drop as fn(Client), Client::reset] {
         let fed = Fed::start();
         let (mut client, sender) = fed.open();
@@ -202,7 +202,7 @@ fn what_a_client_sends_ahead_is_no_work() {
 
 /// A body that ends with the connection would look whole.
 #[test]
-fn a_client_of_1_0_sees_that_it_was_cut_off() {
+fn an_http_1_0_client_sees_that_the_response_was_truncated() {
     let fed = Fed::start();
     let mut client = Client::connect(&fed.server);
     let sender = fed.ask(&mut client, "1.0");
@@ -277,7 +277,7 @@ fn a_client_that_is_too_slow_misses_the_oldest() {
 }
 
 #[test]
-fn silence_is_filled_with_a_sign_of_life() {
+fn an_idle_feed_sends_heartbeats() {
     let beat = Duration::from_millis(100);
     let fed = Fed::start_with(FeedLimits::default(), |settings| settings.heartbeat(beat));
     let (mut client, sender) = fed.open();
@@ -307,7 +307,7 @@ fn idle_feeds_hold_no_thread() {
 }
 
 #[test]
-fn a_server_that_stops_says_farewell() {
+fn a_stopping_server_sends_the_final_message() {
     let fed = Fed::start();
     let (mut client, sender) = fed.open();
     assert_eq!(client.chunk(), b"first");

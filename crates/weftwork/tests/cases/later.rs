@@ -72,7 +72,7 @@ impl Later {
 const GET: &str = "GET /later HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn it_comes_when_it_is_brought_and_the_connection_lives_on() {
+fn a_deferred_response_is_sent_when_it_is_ready_and_the_connection_persists() {
     let later = Later::start();
     let mut client = later.client();
     for turn in 0..3 {
@@ -93,7 +93,7 @@ fn it_comes_when_it_is_brought_and_the_connection_lives_on() {
 }
 
 #[test]
-fn whoever_brings_it_may_be_quicker_than_the_handler() {
+fn a_response_may_be_sent_before_the_handler_returns() {
     let later = Later::start();
     let mut client = later.client();
     client.get("/at-once").is(200, "at once");
@@ -101,7 +101,7 @@ fn whoever_brings_it_may_be_quicker_than_the_handler() {
 }
 
 #[test]
-fn any_kind_of_response_may_come() {
+fn any_kind_of_response_may_be_deferred() {
     let later = Later::start();
     let mut client = later.client();
     let large = Bytes::from(noise(3 << 20));
@@ -131,7 +131,7 @@ fn any_kind_of_response_may_come() {
 
 /// More than the kernel takes at once. The connection waits in between, and has nothing else to send by then.
 #[test]
-fn what_is_brought_may_be_larger_than_a_socket_takes() {
+fn a_deferred_response_may_be_larger_than_the_socket_buffer() {
     let later = Later::start();
     let mut client = later.client();
     client.read_hand_to_mouth();
@@ -145,7 +145,7 @@ fn what_is_brought_may_be_larger_than_a_socket_takes() {
 }
 
 #[test]
-fn without_a_sender_the_other_one_is_sent() {
+fn if_the_sender_is_dropped_the_placeholder_is_sent() {
     let later = Later::start();
     let mut client = later.client();
     drop(later.ask(&mut client, GET));
@@ -156,7 +156,7 @@ fn without_a_sender_the_other_one_is_sent() {
 }
 
 #[test]
-fn time_is_up_and_not_before() {
+fn the_placeholder_is_sent_at_the_timeout_and_not_before() {
     let time = Duration::from_millis(70);
     let later = Later::start_with(time, |settings| settings);
     let mut client = later.client();
@@ -199,7 +199,7 @@ fn pipelined_requests_are_answered_in_their_turn() {
 }
 
 #[test]
-fn what_is_left_of_a_request_is_no_part_of_the_next() {
+fn the_rest_of_a_request_is_not_part_of_the_next() {
     let later = Later::start();
     let mut client = later.client();
     let sender = later.ask(&mut client, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
@@ -216,7 +216,7 @@ fn what_is_left_of_a_request_is_no_part_of_the_next() {
 }
 
 #[test]
-fn head_gets_the_head_of_what_is_brought() {
+fn head_gets_the_head_of_the_deferred_response() {
     let later = Later::start();
     let mut client = later.client();
     later.ask(&mut client, "HEAD /later HTTP/1.1\r\nHost: a\r\n\r\n").send("twelve bytes").unwrap();
@@ -226,7 +226,7 @@ fn head_gets_the_head_of_what_is_brought() {
 }
 
 #[test]
-fn a_close_that_was_asked_for_comes_behind_it() {
+fn a_requested_close_follows_the_deferred_response() {
     let later = Later::start();
     let mut client = later.client();
     let sender = later.ask(&mut client, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -244,7 +244,7 @@ fn a_close_that_was_asked_for_comes_behind_it() {
 
 /// A client that has closed its side has not gone, unless the response is endless.
 #[test]
-fn a_client_that_leaves_is_noticed() {
+fn a_disconnect_is_noticed() {
     let later = Later::start();
     for leave in [drop as fn(Client), Client::reset, |client| client.half_close()] {
         let mut client = later.client();
@@ -257,7 +257,7 @@ fn a_client_that_leaves_is_noticed() {
 }
 
 #[test]
-fn those_who_wait_hold_no_thread() {
+fn pending_responses_hold_no_thread() {
     if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
@@ -403,13 +403,13 @@ fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Res
 
 // All engines share the log.
 #[test]
-fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
+fn a_deferred_error_is_logged_with_its_request() {
     let why = format!("the tea of {:?} is cold", CASE.engine);
     error_is_logged(why, |sender, failed| sender.send(failed).unwrap());
 }
 
 #[test]
-fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for() {
+fn an_error_deferred_twice_is_logged_with_its_request() {
     let why = format!("the second tea of {:?} is cold", CASE.engine);
     error_is_logged(why, |sender, failed| {
         let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
@@ -420,7 +420,7 @@ fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for()
 
 /// The line must not name the client's next request.
 #[test]
-fn a_writer_that_is_brought_and_is_stuck_is_logged_with_what_was_asked_for() {
+fn a_stuck_deferred_writer_is_logged_with_its_request() {
     keep_log();
     let later = Later::start_with(LONG, |settings| settings.handler_warn_after(Duration::from_millis(50)));
     let mut client = later.client();

@@ -45,7 +45,7 @@ fn endless() -> Response {
 
 /// Log injection, with the bytes as they arrive from the socket.
 #[test]
-fn no_client_writes_lines_of_the_log() {
+fn client_input_cannot_forge_lines_of_the_log() {
     let written = Written::default();
     let log = AccessLog::to(LogFormat::Combined, written.clone()).unwrap();
     let running = start((|_: &mut Request| "hello").with(log));
@@ -60,7 +60,7 @@ fn no_client_writes_lines_of_the_log() {
 
 /// A stream is logged and releases its permit when its client leaves in the middle.
 #[test]
-fn a_client_that_leaves_ends_its_stream() {
+fn a_disconnect_ends_the_stream() {
     let written = Written::default();
     let log = AccessLog::to(LogFormat::Json, written.clone()).unwrap();
     let running = start((|_: &mut Request| endless()).with(ConcurrencyLimit::new(1)).with(log));
@@ -76,7 +76,7 @@ fn a_client_that_leaves_ends_its_stream() {
 }
 
 #[test]
-fn a_panic_gives_its_seat_back_and_is_logged() {
+fn a_panic_releases_its_concurrency_permit_and_is_logged() {
     let written = Written::default();
     let log = AccessLog::to(LogFormat::Common, written.clone()).unwrap();
     let panics = |_: &mut Request| -> Response { panic!("as asked") };
@@ -120,7 +120,7 @@ fn a_cache_answers_in_the_place_of_the_handler() {
 /// All clients that request a missing page run the handler. A client that requests a cached page waits for no
 /// other.
 #[test]
-fn a_cache_lets_nobody_wait() {
+fn a_cache_does_not_block_other_requests() {
     if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
@@ -258,7 +258,7 @@ fn every_coding_works_on_every_engine() {
 /// A client that disconnects within its file leaves no file behind, and the half is not accepted as the whole.
 #[cfg(feature = "multipart")]
 #[test]
-fn half_an_upload_is_none() {
+fn a_truncated_upload_is_not_saved() {
     use weftwork::Result;
 
     let folder = Arc::new(tempfile::tempdir().unwrap());

@@ -42,7 +42,7 @@ fn a_stream_that_panics_or_fails_has_no_last_chunk() {
 }
 
 #[test]
-fn what_is_behind_a_panic_is_not_run() {
+fn a_request_pipelined_after_a_panic_is_not_run() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("GET /panic HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");

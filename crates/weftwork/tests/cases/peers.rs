@@ -35,7 +35,7 @@ fn a_client_that_half_closes_within_a_request_gets_an_end() {
 }
 
 #[test]
-fn clients_that_vanish_leave_nothing_behind() {
+fn disconnected_clients_leak_nothing() {
     let site = CASE.start();
     let large =
         format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(100_000));
@@ -60,7 +60,7 @@ fn clients_that_vanish_leave_nothing_behind() {
 
 /// The handler does not learn that the client has left. Its thread and its connection are released.
 #[test]
-fn a_client_may_leave_while_its_handler_runs() {
+fn a_client_may_disconnect_while_its_handler_runs() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -71,7 +71,7 @@ fn a_client_may_leave_while_its_handler_runs() {
 }
 
 #[test]
-fn a_client_may_leave_within_a_stream() {
+fn a_client_may_disconnect_within_a_stream() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("GET /stream/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -82,7 +82,7 @@ fn a_client_may_leave_within_a_stream() {
 
 /// The body of a request stops while the handler waits for it.
 #[test]
-fn a_client_may_leave_within_a_body_that_is_being_read() {
+fn a_client_may_disconnect_within_a_body_that_is_being_read() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");

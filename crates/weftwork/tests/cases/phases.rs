@@ -110,7 +110,7 @@ fn a_soft_stop_ends_idle_connections_at_once() {
 }
 
 #[test]
-fn a_soft_stop_finishes_what_has_begun() {
+fn a_soft_stop_finishes_requests_in_progress() {
     for phase in HALF_READ.into_iter().chain(BUSY) {
         let site = CASE.start();
         let mut client = client_in(phase, &site).unwrap();
@@ -127,7 +127,7 @@ fn a_soft_stop_finishes_what_has_begun() {
 }
 
 #[test]
-fn a_hard_stop_cuts_everything_but_a_handler() {
+fn a_hard_stop_closes_every_connection_and_does_not_end_handlers() {
     for phase in HALF_READ {
         let site = CASE.start();
         let client = client_in(phase, &site).unwrap();
@@ -160,7 +160,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
 }
 
 #[test]
-fn abandon_leaves_nothing_behind_but_handlers() {
+fn abandon_leaves_only_running_handlers() {
     for phase in IDLE.into_iter().chain(HALF_READ).chain(WAITS) {
         let site = CASE.start();
         let client = client_in(phase, &site);

@@ -40,7 +40,7 @@ fn answers_larger_than_all_buffers_come_in_order() {
 }
 
 #[test]
-fn a_blocking_handler_keeps_its_place() {
+fn responses_after_a_blocking_handler_keep_their_order() {
     let site = CASE.start();
     let mut client = site.client();
     client.send(
@@ -56,7 +56,7 @@ fn a_blocking_handler_keeps_its_place() {
 }
 
 #[test]
-fn a_streamed_answer_keeps_its_place() {
+fn responses_after_a_streamed_one_keep_their_order() {
     let site = CASE.start();
     let mut client = site.client();
     client.send(
@@ -97,7 +97,7 @@ fn byte_by_byte_is_the_same() {
 
 /// RFC 9112 section 9.6: a request after one that closes does not run.
 #[test]
-fn nothing_behind_close_is_run() {
+fn nothing_after_close_is_run() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("GET /close HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -120,7 +120,7 @@ fn the_end_of_the_client_does_not_cut_answers() {
 /// More clients than threads, each of which sends faster than it is answered. Other clients still make
 /// progress.
 #[test]
-fn who_asks_without_end_does_not_have_a_thread_to_itself() {
+fn a_client_that_pipelines_without_end_does_not_keep_a_thread() {
     const CLIENTS: usize = 16;
     /// Enough requests to keep all clients busy for longer than a client waits.
     const REQUESTS: usize = 20_000;

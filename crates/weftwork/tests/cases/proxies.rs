@@ -50,7 +50,7 @@ fn a_proxy_header_names_the_client() {
     check(&site, b"PROXY UNKNOWN\r\n", "127.0.0.1 via 127.0.0.1");
     // Section 2.2: for every family and every body.
     check(&site, b"\r\n\r\n\0\r\nQUIT\n\x20\x41\0\x03odd", "127.0.0.1 via 127.0.0.1");
-    site.is_well_behind(LOCAL);
+    site.is_well_after(LOCAL);
 }
 
 /// A proxy that names no client passes on the client's own field. A proxy that speaks for itself (LOCAL) is the
@@ -86,7 +86,7 @@ fn refused(site: &Site, bytes: &[u8], status: u16, said: &str) {
 }
 
 #[test]
-fn without_one_nothing_is_run() {
+fn without_a_proxy_header_no_request_is_run() {
     keep_log();
     let site = start(|s| s);
     let expected = "this listener expects the PROXY protocol";
@@ -99,7 +99,7 @@ fn without_one_nothing_is_run() {
 
 /// Without the setting a PROXY header is not a valid request.
 #[test]
-fn it_is_refused_where_it_is_not_expected() {
+fn an_unexpected_proxy_header_is_refused() {
     let site = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
     for header in [LINE.as_bytes(), BINARY] {
         refused(&site, &[header, GET.as_bytes()].concat(), 400, "RFC 9112");
@@ -107,7 +107,7 @@ fn it_is_refused_where_it_is_not_expected() {
 }
 
 #[test]
-fn strangers_are_refused() {
+fn untrusted_peers_are_refused() {
     keep_log();
     let server = CASE.bind("127.0.0.1:0");
     let server = server.settings(|s| s.proxy_protocol(true).trusted_proxies("192.0.2.0/24,unix".parse().unwrap()));
@@ -116,14 +116,14 @@ fn strangers_are_refused() {
 }
 
 #[test]
-fn somebody_has_to_be_trusted() {
+fn a_listener_with_proxy_headers_needs_trusted_networks() {
     let server = CASE.bind("proxy+127.0.0.1:0");
     let error = server.start(|_: &mut weftwork::Request| "never").unwrap_err().to_string();
     assert!(error.contains("trusted_proxies") && error.contains("10.0.0.0/8"), "{error}");
 }
 
 #[test]
-fn one_listener_expects_it_and_another_does_not() {
+fn one_listener_may_expect_proxy_headers_and_another_not() {
     let server = CASE.bind("proxy+127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
     let site = Site::start(server.settings(|s| s.trusted_proxies("127.0.0.1".parse().unwrap())));
     let addresses = site.running.addresses().to_vec();
@@ -136,7 +136,7 @@ fn one_listener_expects_it_and_another_does_not() {
 
 /// An incomplete header ends its connection at the header's own deadline, however slowly it arrives.
 #[test]
-fn it_has_a_deadline_of_its_own() {
+fn a_proxy_header_has_its_own_deadline() {
     const SHORT: Duration = Duration::from_millis(250);
     keep_log();
     let site = start(|s| s.proxy_header_timeout(SHORT));
@@ -160,7 +160,7 @@ fn it_has_a_deadline_of_its_own() {
 }
 
 #[test]
-fn connections_that_say_nothing_end_with_the_server() {
+fn connections_without_input_end_with_the_server() {
     let site = start(|s| s);
     let silent = [site.client(), site.client()];
     eventually("both are accepted", || site.running.stats().accepted == 2);
@@ -193,9 +193,9 @@ fn fields_of_trusted_proxies_count() {
 fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
     for (trusted, statuses) in [("127.0.0.1", [200, 101]), ("none", [403, 403])] {
         let site = Router::new().post("/", || "done").get("/", |req: &mut Request| websocket(req, |_| Ok(())));
-        let behind = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
-        let behind = behind.start(site.with(Csrf::new())).unwrap();
-        let proxy = before(&behind, |proxy| proxy.upstream_host());
+        let upstream = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
+        let upstream = upstream.start(site.with(Csrf::new())).unwrap();
+        let proxy = before(&upstream, |proxy| proxy.upstream_host());
         let ask = |request: &str, host: &str| {
             let mut client = Client::connect(&proxy);
             client.send(format!("{request}Host: {host}\r\nOrigin: https://a.example\r\n\r\n"));

@@ -12,16 +12,16 @@ use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
-/// A server behind a proxy, both on the tested engine.
+/// An upstream and a proxy, both on the tested engine.
 struct Pair {
-    behind: Site,
+    upstream: Site,
     proxy: Running,
 }
 
 fn pair() -> Pair {
-    let behind = CASE.start();
-    let proxy = before(&behind.running, |proxy| proxy);
-    Pair { behind, proxy }
+    let upstream = CASE.start();
+    let proxy = before(&upstream.running, |proxy| proxy);
+    Pair { upstream, proxy }
 }
 
 pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
@@ -49,7 +49,7 @@ impl Pair {
         self.client().get("/").is(200, "hello");
         eventually("every client's connection ends", || self.proxy.stats().connections == 0);
         drop(self.proxy);
-        eventually("every connection behind ends", || self.behind.running.stats().connections == 0);
+        eventually("every upstream connection ends", || self.upstream.running.stats().connections == 0);
     }
 }
 
@@ -87,7 +87,7 @@ fn stop(address: &str, thread: JoinHandle<usize>) -> usize {
 }
 
 #[test]
-fn requests_and_answers_come_through() {
+fn requests_and_responses_are_forwarded() {
     let pair = pair();
     let mut client = pair.client();
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fn requests_and_answers_come_through() {
     assert_eq!((answer.status, answer.field("content-length")), (200, None));
     assert_eq!(client.get("/status/204").status, 204);
     client.get("/").is(200, "hello");
-    assert_eq!(pair.behind.running.stats().accepted, 3, "the connection is kept, except after HEAD");
+    assert_eq!(pair.upstream.running.stats().accepted, 3, "the connection is kept, except after HEAD");
     drop(client);
     pair.ends_well();
 }
@@ -134,13 +134,13 @@ fn a_large_body_goes_both_ways_at_once() {
 }
 
 #[test]
-fn nothing_is_gathered_on_the_way() {
+fn a_streamed_response_is_forwarded_without_buffering() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_head().status, 200);
     assert_eq!(client.chunk(), b"before ");
-    pair.behind.inside.gate.open();
+    pair.upstream.inside.gate.open();
     assert_eq!(client.chunk(), b"after");
     assert_eq!(client.chunk(), b"");
     drop(client);
@@ -148,11 +148,11 @@ fn nothing_is_gathered_on_the_way() {
 }
 
 #[test]
-fn events_come_through_and_leavers_are_told_of() {
+fn events_are_forwarded_and_disconnects_reach_the_upstream() {
     let hub = EventHub::default();
     let own = hub.clone();
-    let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.join(req)).unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_head().field("content-type"), Some("text/event-stream"));
@@ -161,12 +161,12 @@ fn events_come_through_and_leavers_are_told_of() {
         assert_eq!(client.chunk(), format!("data: {word}\n\n").as_bytes());
     }
     drop(client);
-    eventually("the server behind notices", || hub.clients() == 0);
+    eventually("the upstream notices", || hub.clients() == 0);
 }
 
 #[test]
-fn fields_are_told_and_kept_back() {
-    let behind = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
+fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
+    let upstream = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
         let mut text = String::new();
         for (name, value) in req.header_lines() {
             text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
@@ -176,8 +176,8 @@ fn fields_are_told_and_kept_back() {
             .with_header("x-hop".parse().unwrap(), HeaderValue::from_static("1"))
             .with_header("x-end".parse().unwrap(), HeaderValue::from_static("1"))
     });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = upstream.unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-One: 1\r\n\r\n");
     let answer = client.answer();
@@ -188,14 +188,14 @@ fn fields_are_told_and_kept_back() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_not_answered() {
+fn a_disconnected_client_is_not_answered() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
-    pair.behind.inside.gate.wait_for(1);
+    pair.upstream.inside.gate.wait_for(1);
     drop(client);
     eventually("the proxy gives it up", || pair.proxy.stats().connections == 0);
-    pair.behind.inside.gate.open();
+    pair.upstream.inside.gate.open();
     pair.ends_well();
 }
 
@@ -233,24 +233,24 @@ fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
     let proxy = CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
-    let (mut behind, _) = listener.accept().unwrap();
-    read_head(&mut behind);
-    behind.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n").unwrap();
+    let (mut upstream, _) = listener.accept().unwrap();
+    read_head(&mut upstream);
+    upstream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n").unwrap();
     client.send("b");
     assert_eq!(client.answer().status, 502);
 }
 
 #[test]
 fn a_server_that_is_late_is_a_gateway_timeout() {
-    let behind = CASE.start();
-    let proxy = before(&behind.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
+    let upstream = CASE.start();
+    let proxy = before(&upstream.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
     let mut client = Client::connect(&proxy);
     assert_eq!(client.get("/gate").status, 504);
-    behind.inside.gate.open();
+    upstream.inside.gate.open();
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_seen_to() {
+fn a_truncated_upstream_response_is_truncated_for_the_client() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nthe begi",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nthe begi\r\n",
@@ -292,7 +292,7 @@ fn a_kept_connection_that_was_closed_costs_nothing() {
 
 /// On a kept connection: the interim response shows that the server has the request.
 #[test]
-fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
+fn a_request_is_not_retried_after_an_interim_response() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
     let thread = std::thread::spawn(move || {
@@ -314,12 +314,12 @@ fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
 }
 
 #[test]
-fn an_early_refusal_comes_through() {
-    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
+fn an_early_refusal_is_forwarded() {
+    let upstream = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::text("too much").with_status(StatusCode::PAYLOAD_TOO_LARGE)
     });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    let upstream = upstream.unwrap();
+    let proxy = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
     let aside = client.send_aside(noise(30_000_000));
@@ -329,7 +329,7 @@ fn an_early_refusal_comes_through() {
 }
 
 #[test]
-fn who_talks_in_turns_is_heard_in_turns() {
+fn an_alternating_exchange_is_forwarded_in_order() {
     let pair = pair();
     let mut client = pair.client();
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
@@ -342,9 +342,9 @@ fn who_talks_in_turns_is_heard_in_turns() {
 
 /// Each part waits for the answer to the previous one.
 #[test]
-fn a_conversation_comes_through_where_nothing_is_gathered() {
-    let behind = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
-    let proxy = unbuffered_before(&behind.local_addr().unwrap().to_string());
+fn an_unbuffered_exchange_is_forwarded() {
+    let upstream = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
+    let proxy = unbuffered_before(&upstream.local_addr().unwrap().to_string());
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
     assert_eq!(client.answer_head().status, 200);
@@ -358,7 +358,7 @@ fn a_conversation_comes_through_where_nothing_is_gathered() {
 
 /// A client that pauses may wait for exactly that refusal.
 #[test]
-fn a_refusal_is_heard_while_the_body_pauses() {
+fn a_refusal_is_forwarded_while_the_body_pauses() {
     let (address, thread) = says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
     let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
@@ -370,7 +370,7 @@ fn a_refusal_is_heard_while_the_body_pauses() {
 
 /// The client may wait for the end of the answer before it ends its own body.
 #[test]
-fn the_end_of_an_answer_is_not_kept_from_a_client_that_pauses() {
+fn the_end_of_a_response_reaches_a_client_that_pauses_its_body() {
     let (address, thread) = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
     let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
@@ -396,7 +396,7 @@ fn a_trailer_that_may_be_none_is_left_out_and_the_body_is_whole() {
 }
 
 #[test]
-fn an_interim_response_that_nobody_knows_comes_through() {
+fn an_unknown_interim_response_is_forwarded() {
     let (address, thread) =
         says("HTTP/1.1 104 Upload Resumption Supported\r\nLocation: /u\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
     let proxy = before_address(&address, |proxy| proxy);
@@ -413,8 +413,8 @@ fn an_interim_response_that_nobody_knows_comes_through() {
 #[test]
 fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
-    let behind = CASE.start();
-    let to = format!("http://{}", behind.running.local_addr().unwrap());
+    let upstream = CASE.start();
+    let to = format!("http://{}", upstream.running.local_addr().unwrap());
     let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(LIMIT));
     let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
     let mut client = Client::connect(&proxy);
@@ -426,14 +426,14 @@ fn a_body_is_bounded_however_early_its_answer() {
 }
 
 #[test]
-fn what_may_go_no_further_is_answered_here() {
+fn a_request_with_max_forwards_0_is_answered_by_the_proxy() {
     let pair = pair();
     let mut client = pair.client();
     for (method, status) in [("OPTIONS", 204), ("TRACE", 501)] {
         client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"));
         assert_eq!(client.answer().status, status, "{method}");
     }
-    assert_eq!(pair.behind.running.stats().accepted, 0);
+    assert_eq!(pair.upstream.running.stats().accepted, 0);
     drop(client);
     pair.ends_well();
 }
@@ -441,23 +441,23 @@ fn what_may_go_no_further_is_answered_here() {
 /// RFC 9110 section 10.1.1: the last server decides whether the body is requested, unless that server does not
 /// answer.
 #[test]
-fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
+fn expect_100_continue_is_answered_by_the_upstream() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
     let expects = |client: &mut Client| {
         client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
-        let (mut behind, _) = listener.accept().unwrap();
-        assert!(read_head(&mut behind).contains("\r\nExpect: 100-continue\r\n"));
-        behind
+        let (mut upstream, _) = listener.accept().unwrap();
+        assert!(read_head(&mut upstream).contains("\r\nExpect: 100-continue\r\n"));
+        upstream
     };
     for (status, name) in [(401, "Unauthorized"), (417, "Expectation Failed"), (200, "OK")] {
         let mut client = Client::connect(&proxy);
-        let mut behind = expects(&mut client);
-        write!(behind, "HTTP/1.1 {status} {name}\r\nContent-Length: 2\r\n\r\nno").unwrap();
+        let mut upstream = expects(&mut client);
+        write!(upstream, "HTTP/1.1 {status} {name}\r\nContent-Length: 2\r\n\r\nno").unwrap();
         let answer = client.answer();
         assert!(answer.closes(), "{answer:?}");
         answer.is(status, "no");
-        assert_eq!(behind.read(&mut [0]).unwrap(), 0, "nobody has asked for the body");
+        assert_eq!(upstream.read(&mut [0]).unwrap(), 0, "the body was not requested");
     }
     // The body is requested in the same write as another message, or never.
     let all_at_once = |framing: &str| format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{framing}\r\n\r\n");
@@ -470,17 +470,17 @@ fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
         (&all_at_once("Content-Length: 0"), "", ""),
     ] {
         let mut client = Client::connect(&proxy);
-        let mut behind = expects(&mut client);
-        behind.write_all(said.as_bytes()).unwrap();
+        let mut upstream = expects(&mut client);
+        upstream.write_all(said.as_bytes()).unwrap();
         if said.contains(" 103 ") {
             assert_eq!(client.answer_head().status, 103);
         }
         assert_eq!(client.answer_head().status, 100, "{said}");
         client.send("body");
         let mut body = [0; 4];
-        behind.read_exact(&mut body).unwrap();
+        upstream.read_exact(&mut body).unwrap();
         assert_eq!(&body, b"body");
-        behind.write_all(rest.as_bytes()).unwrap();
+        upstream.write_all(rest.as_bytes()).unwrap();
         client.answer().is(200, text);
     }
 }

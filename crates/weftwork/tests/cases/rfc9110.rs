@@ -20,7 +20,7 @@ fn ask(site: &Site, request: &str) -> Client {
 
 /// A server whose answers are followed by another protocol, or ask for it: GET gets `echo`, and CONNECT a
 /// tunnel.
-fn lasting() -> Running {
+fn switching_server() -> Running {
     let handler = |req: &mut Request| {
         let take = |mut line: Upgraded| std::io::copy(&mut line, &mut std::io::sink()).map(drop);
         match (req.path(), req.host().unwrap_or_default()) {
@@ -101,7 +101,7 @@ fn s6_6_1_every_answer_has_a_date() {
 }
 
 #[test]
-fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
+fn s7_4_an_https_target_gets_421_except_from_a_trusted_gateway() {
     let https = "GET HTTPS://b/seen HTTP/1.1\r\nHost: b\r\n\r\n";
     let http = "GET http://https/seen HTTP/1.1\r\nHost: b\r\n\r\n";
     let site = CASE.start();
@@ -115,8 +115,8 @@ fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
     let post = "POST https://b/echo HTTP/1.1\r\nHost: b\r\nContent-Length: 4\r\n\r\nbody";
     assert_eq!(ask(&site, post).answer().status, 421);
     assert_eq!(site.calls(), 1, "none of them was run");
-    let behind = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
-    ask(&behind, https).answer().is(200, "GET b /seen none ");
+    let upstream = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
+    ask(&upstream, https).answer().is(200, "GET b /seen none ");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn s7_6_1_options_of_connection_have_no_case() {
 }
 
 #[test]
-fn s7_8_an_upgrade_that_nobody_takes_is_ignored() {
+fn s7_8_an_unsupported_upgrade_is_ignored() {
     let site = CASE.start();
     for version in ["1.1", "1.0"] {
         let fields = "Connection: upgrade, keep-alive\r\nUpgrade: websocket, h2c";
@@ -147,7 +147,7 @@ fn s7_8_no_101_without_a_request_for_it() {
     let site = CASE.start();
     let answer = site.client().get("/status/101");
     assert!(answer.status == 500 && answer.closes(), "{answer:?}");
-    let server = lasting();
+    let server = switching_server();
     for (fields, status) in [
         ("", 500),
         ("Upgrade: echo\r\n", 500),
@@ -165,7 +165,7 @@ fn s7_8_no_101_without_a_request_for_it() {
 
 #[test]
 fn s7_8_a_101_names_its_protocol() {
-    let server = lasting();
+    let server = switching_server();
     let ask = |path: &str| {
         let mut client = Client::connect(&server);
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"));
@@ -279,7 +279,7 @@ fn s9_3_2_no_content_in_the_refusal_of_a_head() {
 
 #[test]
 fn s9_3_6_a_2xx_to_connect_has_no_framing() {
-    let server = lasting();
+    let server = switching_server();
     let mut client = Client::connect(&server);
     client.send("CONNECT tunnel:1 HTTP/1.1\r\nHost: tunnel:1\r\n\r\n");
     let answer = client.answer_head();
@@ -292,7 +292,7 @@ fn s9_3_6_a_2xx_to_connect_has_no_framing() {
 /// A handler that did not check the method has opened no tunnel, but its 200 would claim one.
 #[test]
 fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
-    let server = lasting();
+    let server = switching_server();
     for host in ["text:1", "stream:1"] {
         let mut client = Client::connect(&server);
         client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -307,8 +307,8 @@ fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
 /// Nor do the bytes after a CONNECT that was refused without a handler. The client may not have waited for the
 /// answer.
 #[test]
-fn s9_3_6_nothing_behind_a_refused_connect_is_a_request() {
-    let server = lasting();
+fn s9_3_6_nothing_after_a_refused_connect_is_a_request() {
+    let server = switching_server();
     let mut client = Client::connect(&server);
     client.send("CONNECT none:1 HTTP/1.1\r\nHost: none:1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let answer = client.answer();
@@ -393,8 +393,8 @@ fn s15_5_22_a_426_names_its_protocols_also_through_a_proxy() {
         let upgrade = HeaderValue::from_static("h2c, WebSocket,echo");
         Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
     };
-    let behind = CASE.bind("127.0.0.1:0").start(handler).unwrap();
-    let address = behind.local_addr().unwrap().to_string();
+    let upstream = CASE.bind("127.0.0.1:0").start(handler).unwrap();
+    let address = upstream.local_addr().unwrap().to_string();
     let proxy = before_address(&address, |proxy| proxy.allow_upgrade("echo"));
     let answer = Client::connect(&proxy).get("/");
     let said = (answer.status, answer.field("upgrade"), answer.field("connection"));

@@ -173,7 +173,7 @@ fn s6_3_a_body_that_ends_early_is_incomplete() {
 }
 
 #[test]
-fn s6_3_a_tunnel_begins_right_behind_its_head() {
+fn s6_3_a_tunnel_begins_right_after_its_head() {
     let handler = |_: &mut Request| {
         Response::tunnel(|line| {
             let (mut reader, mut writer) = line.split();

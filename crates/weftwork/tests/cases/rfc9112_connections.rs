@@ -70,7 +70,7 @@ fn s9_3_2_answers_come_in_the_order_of_their_requests() {
 }
 
 #[test]
-fn s9_5_an_idle_connection_is_closed_in_good_order() {
+fn s9_5_an_idle_connection_is_closed_gracefully() {
     let site = CASE.start_with(|s| s.idle_timeout(Duration::from_millis(150)));
     let mut client = site.client();
     client.get("/").is(200, "hello");
@@ -78,7 +78,7 @@ fn s9_5_an_idle_connection_is_closed_in_good_order() {
 }
 
 #[test]
-fn s9_6_nothing_behind_a_close_is_run() {
+fn s9_6_nothing_after_a_close_is_run() {
     let site = CASE.start();
     let mut client = site.client();
     client.send(get("/", "1.1", "Connection: close\r\n") + &get("/", "1.1", ""));
@@ -89,7 +89,7 @@ fn s9_6_nothing_behind_a_close_is_run() {
 }
 
 #[test]
-fn s9_6_nothing_behind_our_close_is_run() {
+fn s9_6_nothing_after_the_servers_close_is_run() {
     let site = CASE.start();
     for path in ["/close", "/connection/close"] {
         let calls = site.calls();
@@ -118,7 +118,7 @@ fn s9_6_the_end_is_in_stages() {
 
 /// An empty line after the request, as old clients send one, does not lose the answer.
 #[test]
-fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
+fn s9_6_input_after_the_last_request_loses_no_response() {
     const BYTES: usize = 8_000_000;
     let site = CASE.start();
     for (version, field) in [("1.1", "Connection: close\r\n"), ("1.0", "")] {

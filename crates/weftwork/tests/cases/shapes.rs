@@ -30,7 +30,7 @@ fn detail(answer: &Answer, status: u16, title: &str) -> String {
 }
 
 #[test]
-fn they_are_problems() {
+fn refusals_are_problem_documents() {
     let running = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(3)).start(router()).unwrap();
     let ask = |method: &str, path: &str| {
         let mut client = Client::connect(&running);
@@ -95,7 +95,7 @@ fn lines_of_the_log_end_with_the_id_of_their_request() {
 
 /// Each request of a connection has its own id, or no id.
 #[test]
-fn an_id_is_not_that_of_the_next_request() {
+fn a_request_id_is_not_kept_for_the_next_request() {
     keep_log();
     let named = (|_: &mut Request| "named").with(RequestIds::new());
     let fails = |_: &mut Request| -> Result<&str> { Err(Error::internal("not today")) };
@@ -110,7 +110,7 @@ fn an_id_is_not_that_of_the_next_request() {
 /// A handler behind a decoder has a `Request` of its own.
 #[cfg(feature = "compression")]
 #[test]
-fn the_id_is_known_behind_a_decoder() {
+fn the_request_id_is_known_inside_a_decoder() {
     use weftwork::middleware::Decompression;
     keep_log();
     let site = |_: &mut Request| -> &str { panic!("not today") };
@@ -124,7 +124,7 @@ fn the_id_is_known_behind_a_decoder() {
 }
 
 #[test]
-fn what_is_wrong_with_a_body_is_logged_with_its_rule_or_its_limit() {
+fn a_body_error_is_logged_with_its_rule_or_its_limit() {
     keep_log();
     let site = |req: &mut Request| -> Result<Bytes> { Ok(req.body().bytes()?) };
     let server = CASE.bind("127.0.0.1:0").settings(|s| s.body_ahead_bytes_max(0).chunk_extension_bytes_max(1));

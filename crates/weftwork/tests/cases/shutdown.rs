@@ -82,7 +82,7 @@ fn finishes(first: &str, rest: &str, body: &str) {
 /// A connected client may have sent its first request already. The server waits for that request, but only
 /// briefly.
 #[test]
-fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
+fn idle_connections_end_at_once_and_new_ones_may_send_a_request() {
     let mut in_time = false;
     while !in_time {
         let stop = Stop::prepare(site());
@@ -108,7 +108,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
 
 /// The kernel has confirmed their connections, and they have sent requests.
 #[test]
-fn who_waits_to_be_accepted_is_served() {
+fn a_connection_in_the_backlog_is_served() {
     let site = CASE.start_with(|s| s.connections_max(4));
     let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
     served.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
@@ -208,7 +208,7 @@ fn in_the_handler() {
 
 /// Requests that have arrived are answered. The last response says that the connection closes.
 #[test]
-fn pipelined_behind_the_handler() {
+fn pipelined_after_the_handler() {
     let stop = Stop::prepare(site());
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -304,7 +304,7 @@ fn a_client_that_has_its_whole_answer_is_not_cut() {
 
 /// After the deadline the server cuts connections and abandons handlers.
 #[test]
-fn what_takes_too_long_is_cut() {
+fn a_request_past_the_drain_deadline_is_closed() {
     let stop = Stop::prepare(site());
     let mut waiting = stop.site.client();
     waiting.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -318,7 +318,7 @@ fn what_takes_too_long_is_cut() {
 }
 
 #[test]
-fn a_slow_reader_past_the_deadline_is_cut() {
+fn a_slow_reader_past_the_drain_deadline_is_closed() {
     for path in ["/bytes/50000000", "/stream/50000000"] {
         let stop = Stop::prepare(site());
         let mut client = stop.site.client();
@@ -437,7 +437,7 @@ fn no_time_means_no_delay() {
 
 /// The handle exists before its handler, and would keep the server forever if it owned a part of the server.
 #[test]
-fn a_handler_that_looks_at_its_server_goes_with_it() {
+fn a_handler_with_a_server_status_is_dropped_with_its_server() {
     let server = CASE.bind("127.0.0.1:0");
     let (status, token) = (server.status(), Arc::new(()));
     let (inside, held) = (status.clone(), Arc::downgrade(&token));

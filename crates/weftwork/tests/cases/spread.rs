@@ -9,7 +9,7 @@ const MOST: usize = 40;
 /// A loop that changes threads blurs the count, because a busy machine makes quick handlers look stuck. One
 /// clear count of five is enough: uneven loops would never give one.
 #[test]
-fn neither_of_two_loops_has_most_connections() {
+fn connections_are_spread_over_both_loops() {
     if !CASE.guarantees(Guarantee::EvenLoops) {
         return;
     }

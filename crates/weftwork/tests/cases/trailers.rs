@@ -22,7 +22,7 @@ fn check(path: &str, fields: &str, body: &str, comes: bool) {
 }
 
 #[test]
-fn those_who_ask_get_them() {
+fn clients_that_send_te_trailers_get_them() {
     for fields in [
         "TE: trailers\r\n",
         "te: gzip;q=0.5, Trailers\r\nConnection: TE\r\n",
@@ -35,7 +35,7 @@ fn those_who_ask_get_them() {
 }
 
 #[test]
-fn others_do_not() {
+fn clients_without_te_trailers_get_none() {
     for fields in ["", "TE:\r\n", "TE: gzip, trailer\r\n", "X-TE: trailers\r\n"] {
         check("trailers-out/", fields, "body kept", false);
         check("trailers-later/", fields, "body kept", false);
@@ -64,7 +64,7 @@ fn an_answer_to_head_has_none() {
 /// The field would frame, route or describe the message. The handler gets an error, and nothing of the field is
 /// sent.
 #[test]
-fn what_may_not_be_one_is_an_error() {
+fn a_forbidden_trailer_is_an_error() {
     let site = CASE.start();
     let mut client = site.client();
     client.send(get("trailers-out/forbidden", "1.1", "TE: trailers\r\n"));

@@ -13,7 +13,7 @@ use crate::support::{Client, Gate, TIMEOUT, eventually, noise};
 
 #[test]
 fn an_upgrade_is_a_tunnel() {
-    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let upstream = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
             line.write_all(b"welcome ")?;
             let mut bytes = [0; 1000];
@@ -26,13 +26,13 @@ fn an_upgrade_is_a_tunnel() {
             }
         })
     });
-    let behind = behind.unwrap();
+    let upstream = upstream.unwrap();
     // The server does not see protocols that are not allowed.
-    let strict = before(&behind, |proxy| proxy);
+    let strict = before(&upstream, |proxy| proxy);
     let mut client = Client::connect(&strict);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
     assert_eq!(client.answer().status, 500);
-    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
+    let proxy = before(&upstream, |proxy| proxy.allow_upgrade("echo"));
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
     let answer = client.answer_head();
@@ -44,13 +44,13 @@ fn an_upgrade_is_a_tunnel() {
     aside.join().unwrap().unwrap();
     client.half_close();
     assert_eq!(client.rest(), b" bye");
-    // A client that disconnects without a close leaves no tunnel behind, and a stopped proxy has no tunnels.
+    // A client that disconnects without a close leaves no tunnel, and a stopped proxy has no tunnels.
     let mut other = asks_for_echo(&proxy);
     assert_eq!(other.exactly(8), b"welcome ");
     eventually("the first tunnel is forgotten", || proxy.stats().connections == 1);
     let report = proxy.shutdown(Duration::from_millis(50));
     assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
-    eventually("every connection behind ends", || behind.stats().connections == 0);
+    eventually("every upstream connection ends", || upstream.stats().connections == 0);
 }
 
 /// Returns a client of a tunnel.
@@ -72,14 +72,14 @@ fn impatient(
 ) -> (Running, Running, Arc<Gate>) {
     let gate = Arc::<Gate>::default();
     let shared = gate.clone();
-    let behind = CASE.bind("127.0.0.1:0").start(move |_: &mut Request| {
+    let upstream = CASE.bind("127.0.0.1:0").start(move |_: &mut Request| {
         let gate = shared.clone();
         Response::upgrade(HeaderValue::from_static("echo"), move |line| take(&gate, line))
     });
-    let behind = behind.unwrap();
-    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap().allow_upgrade("echo");
+    let upstream = upstream.unwrap();
+    let proxy = Proxy::to(&format!("http://{}", upstream.local_addr().unwrap())).unwrap().allow_upgrade("echo");
     let server = CASE.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(silence));
-    (behind, server.start(proxy).unwrap(), gate)
+    (upstream, server.start(proxy).unwrap(), gate)
 }
 
 fn read_all(_: &Gate, mut line: Upgraded) -> std::io::Result<()> {
@@ -93,18 +93,18 @@ fn hold(gate: &Gate, _line: Upgraded) -> std::io::Result<()> {
 
 #[test]
 fn a_tunnel_in_which_nothing_moves_ends() {
-    let (behind, proxy, _) = impatient(SHORT, read_all);
+    let (upstream, proxy, _) = impatient(SHORT, read_all);
     let begun = Instant::now();
     asks_for_echo(&proxy).ends();
     let took = begun.elapsed();
     assert!(took > SHORT / 2 && took < TIMEOUT / 2, "{took:?}");
-    eventually("every connection behind ends", || behind.stats().connections == 0);
+    eventually("every upstream connection ends", || upstream.stats().connections == 0);
 }
 
 /// The client has sent everything, and the server sends nothing.
 #[test]
-fn a_tunnel_of_one_direction_ends_as_well() {
-    let (_behind, proxy, gate) = impatient(SHORT, hold);
+fn an_idle_half_closed_tunnel_ends() {
+    let (_upstream, proxy, gate) = impatient(SHORT, hold);
     let client = asks_for_echo(&proxy);
     client.half_close();
     assert_eq!(client.rest(), b"");
@@ -114,8 +114,8 @@ fn a_tunnel_of_one_direction_ends_as_well() {
 
 /// The client has more to send, and the server reads nothing of it.
 #[test]
-fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
-    let (_behind, proxy, gate) = impatient(SHORT, hold);
+fn a_tunnel_whose_upstream_reads_nothing_ends() {
+    let (_upstream, proxy, gate) = impatient(SHORT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
     eventually("the tunnel has ended", || proxy.stats().connections == 0);
     assert!(aside.join().unwrap().is_err());
@@ -123,9 +123,9 @@ fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
 }
 
 #[test]
-fn what_goes_one_way_keeps_a_tunnel() {
+fn traffic_in_one_direction_keeps_a_tunnel_open() {
     // The pauses are far shorter than the timeout, because a busy machine makes them longer.
-    let (_behind, proxy, _) = impatient(SHORT * 8, |_, mut line| {
+    let (_upstream, proxy, _) = impatient(SHORT * 8, |_, mut line| {
         (0..50).try_for_each(|_| {
             std::thread::sleep(SHORT / 5);
             line.write_all(b"x")
@@ -137,14 +137,14 @@ fn what_goes_one_way_keeps_a_tunnel() {
 /// The two ends may close in their own way until the drain deadline.
 #[test]
 fn a_tunnel_outlives_the_start_of_a_drain() {
-    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let upstream = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::upgrade(HeaderValue::from_static("echo"), |line| {
             let (mut reader, mut writer) = line.split();
             std::io::copy(&mut reader, &mut writer).map(drop)
         })
     });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
+    let upstream = upstream.unwrap();
+    let proxy = before(&upstream, |proxy| proxy.allow_upgrade("echo"));
     let mut idle: Vec<Client> = (0..8).map(|_| Client::connect(&proxy)).collect();
     let mut client = asks_for_echo(&proxy);
     eventually("all are accepted", || proxy.stats().accepted == 9);
@@ -162,8 +162,8 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
 
 /// The server reads nothing, and the proxy is stopped at once.
 #[test]
-fn a_tunnel_whose_server_takes_nothing_does_not_outlive_the_proxy() {
-    let (_behind, proxy, gate) = impatient(TIMEOUT, hold);
+fn a_tunnel_whose_upstream_reads_nothing_ends_with_the_proxy() {
+    let (_upstream, proxy, gate) = impatient(TIMEOUT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
     gate.wait_for(1);
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use super::CASE;
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn a_small_one_is_dropped_and_the_connection_goes_on() {
+fn a_small_unread_body_is_discarded_and_the_connection_persists() {
     let site = CASE.start();
     let mut client = site.client();
     for size in [1, 1000, 65_536] {
@@ -24,7 +24,7 @@ fn a_small_one_is_dropped_and_the_connection_goes_on() {
 
 /// The client continues to send after the answer, reads it whole, and sees an orderly end.
 #[test]
-fn a_large_one_ends_the_connection_without_a_reset() {
+fn a_large_unread_body_ends_the_connection_without_a_reset() {
     let site = CASE.start();
     for status in [200, 413] {
         let path = if status == 200 { "/ignore" } else { "/echo" };
@@ -67,7 +67,7 @@ fn the_413_names_the_limit() {
 
 /// A large chunked body has no declared length. The server finds it too large while it discards it.
 #[test]
-fn a_large_chunked_one_ends_the_connection() {
+fn a_large_unread_chunked_body_ends_the_connection() {
     let site = CASE.start();
     let mut client = site.client();
     client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n80000\r\n");
@@ -111,7 +111,7 @@ fn a_fault_in_an_unread_body_ends_the_connection() {
 
 /// The rest of the body never arrives. The answer is sent, and the connection ends soon after.
 #[test]
-fn a_rest_that_does_not_come_is_not_waited_for() {
+fn a_missing_rest_of_a_body_is_not_waited_for() {
     let site = CASE.start_with(|s| {
         s.unread_timeout(std::time::Duration::from_millis(50)).body_ahead_bytes_max(10)
     });

@@ -219,7 +219,7 @@ fn bytes_go_both_ways_and_early_ones_are_kept() {
 }
 
 #[test]
-fn it_follows_a_pipelined_request() {
+fn an_upgrade_may_follow_a_pipelined_request() {
     let (server, _) = start();
     let mut client = Client::connect(&server);
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{}early", ASK.replace("/PATH", "/echo")));
@@ -241,7 +241,7 @@ fn a_slow_reader_gets_all() {
 
 /// Unread bytes must not become a reset, because a reset would discard bytes for the client.
 #[test]
-fn what_is_written_last_comes_to_a_client_that_sends() {
+fn the_final_output_reaches_a_client_that_is_still_sending() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/noise");
     client.send("is there more?");
@@ -252,7 +252,7 @@ fn what_is_written_last_comes_to_a_client_that_sends() {
 
 /// Such clients do not end their side, and others wait.
 #[test]
-fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
+fn a_finished_upgrade_holds_no_thread() {
     let (server, _) = start_with(|s| {
         s.threads_max(4).standby_kept(1).linger_timeout(Duration::from_secs(3600)).upgrade_idle_timeout(TIMEOUT)
     });
@@ -269,7 +269,7 @@ fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
 
 /// Not all bytes that they still send are read.
 #[test]
-fn what_comes_behind_an_upgrade_that_is_done_is_bounded() {
+fn input_after_a_finished_upgrade_is_bounded() {
     let (server, _) = start_with(|s| s.linger_timeout(Duration::from_secs(3600)));
     let client = upgraded(&server, "/bye");
     let flood = client.send_aside(noise(FLOOD_BYTES));
@@ -294,7 +294,7 @@ fn connect_makes_a_tunnel() {
 }
 
 #[test]
-fn who_did_not_ask_gets_500() {
+fn an_upgrade_that_was_not_requested_is_500() {
     let (server, _) = start();
     for path in ["/echo", "/fed", "/tunnel"] {
         let mut client = Client::connect(&server);
@@ -311,7 +311,7 @@ fn who_did_not_ask_gets_500() {
 }
 
 #[test]
-fn one_of_several_protocols_will_do() {
+fn an_upgrade_to_one_of_several_requested_protocols_is_allowed() {
     let (server, _) = start();
     for protocols in ["h2c, echo", "h2c\r\nUpgrade: ECHO"] {
         let mut client = Client::connect(&server);
@@ -324,7 +324,7 @@ fn one_of_several_protocols_will_do() {
 }
 
 #[test]
-fn a_silent_client_is_not_waited_for() {
+fn an_idle_upgraded_client_times_out() {
     let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT).heartbeat(SHORT / 10));
     for path in ["/echo", "/split", "/sink-and-say", "CONNECT"] {
         let mut client = match path {
@@ -350,7 +350,7 @@ fn a_silent_client_is_not_waited_for() {
 }
 
 #[test]
-fn unless_its_handler_has_time() {
+fn an_upgrade_handler_may_disable_the_idle_timeout() {
     let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT));
     let mut client = upgraded(&server, "/patient");
     std::thread::sleep(SHORT * 2);
@@ -362,7 +362,7 @@ fn unless_its_handler_has_time() {
 
 /// The client reads a little now and then, but less than the minimum rate of a response.
 #[test]
-fn who_takes_too_little_is_left() {
+fn an_upgraded_client_that_reads_too_slowly_is_disconnected() {
     let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(1 << 40));
     let mut client = upgraded(&server, "/flood");
     let (begun, mut taken) = (Instant::now(), 0);
@@ -392,7 +392,7 @@ fn a_panic_costs_one_connection() {
 }
 
 #[test]
-fn one_that_blocks_holds_up_nobody() {
+fn a_blocking_upgrade_handler_does_not_delay_other_clients() {
     let (server, inside) = start();
     if !CASE.guarantees(crate::support::Guarantee::QuickBesideBlocked) {
         return;
@@ -407,7 +407,7 @@ fn one_that_blocks_holds_up_nobody() {
 }
 
 #[test]
-fn idle_ones_hold_up_nobody() {
+fn idle_upgrades_do_not_delay_other_clients() {
     let (server, _) = start();
     let clients: Vec<Client> = (0..8).map(|_| upgraded(&server, "/echo")).collect();
     Client::connect(&server).get("/").is(200, "hello");
@@ -416,7 +416,7 @@ fn idle_ones_hold_up_nobody() {
 }
 
 #[test]
-fn they_are_told_that_the_server_stops() {
+fn upgrade_handlers_see_that_the_server_stops() {
     let (server, _) = start();
     let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/final-exchange")).collect();
     // A protocol without an end of its own ends at once.
@@ -435,7 +435,7 @@ fn they_are_told_that_the_server_stops() {
 }
 
 #[test]
-fn those_that_do_not_listen_are_cut() {
+fn upgrade_handlers_that_ignore_the_stop_are_closed() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/final-exchange");
     assert_eq!(client.exactly(5), b"ready");
@@ -467,7 +467,7 @@ fn a_protocol_without_a_thread() {
 }
 
 #[test]
-fn what_is_left_to_be_brought_again_is_bounded() {
+fn data_left_by_a_receiver_is_bounded() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/hoard");
     client.send(noise(60_000));
@@ -478,7 +478,7 @@ fn what_is_left_to_be_brought_again_is_bounded() {
 }
 
 #[test]
-fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
+fn a_protocol_without_a_thread_sees_that_the_server_stops() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/fed");
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
@@ -493,14 +493,14 @@ fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
 /// The client sends faster than its receiver reads. The other connections of its loop still make progress, and
 /// so does the stop.
 #[test]
-fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
-    ["/sink", "/sink-and-say"].into_iter().for_each(a_flood_holds_up_nobody);
+fn a_fed_connection_with_constant_input_does_not_keep_the_loop() {
+    ["/sink", "/sink-and-say"].into_iter().for_each(constant_input_on_an_upgrade_does_not_delay_other_clients);
 }
 
 /// The same if the client already sends with its request: the thread that answered must not be kept. On a Unix
 /// socket each read finds bytes, however many were read before.
 #[test]
-fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_request() {
+fn a_fed_connection_with_constant_input_does_not_keep_the_thread_of_its_request() {
     if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
@@ -512,7 +512,7 @@ fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_re
     let mut flooding: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
     let sent: Vec<_> = flooding.iter().map(|client| client.send_aside(flood.clone())).collect();
     flooding.iter_mut().for_each(switched);
-    others_have_their_turn(server, "/sink");
+    other_clients_are_served(server, "/sink");
     drop(flooding);
     for aside in sent {
         assert!(aside.join().unwrap().is_err(), "it is cut off long before it has sent all");
@@ -521,29 +521,29 @@ fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_re
 
 /// The same for a connection that a thread or a fiber reads. Each read finds bytes, so it never waits.
 #[test]
-fn who_floods_a_connection_does_not_have_its_thread_to_itself() {
-    a_flood_holds_up_nobody("/nibble");
+fn a_connection_with_constant_input_does_not_keep_its_thread() {
+    constant_input_on_an_upgrade_does_not_delay_other_clients("/nibble");
 }
 
 /// The same for a connection whose client reads every byte at once.
 #[test]
-fn who_takes_all_at_once_does_not_have_the_thread_of_its_connection_to_itself() {
+fn a_connection_that_reads_everything_at_once_does_not_keep_its_thread() {
     let (server, _) = start();
     let take = |client: Client| std::thread::spawn(move || client.rest());
     let taking: Vec<_> = (0..4).map(|_| take(upgraded(&server, "/pour"))).collect();
-    others_have_their_turn(server, "/pour");
+    other_clients_are_served(server, "/pour");
     taking.into_iter().for_each(|taking| drop(taking.join().unwrap()));
 }
 
 #[track_caller]
-fn a_flood_holds_up_nobody(path: &str) {
+fn constant_input_on_an_upgrade_does_not_delay_other_clients(path: &str) {
     let (server, _) = start();
     let mut flooding = Vec::new();
     for _ in 0..4 {
         let client = upgraded(&server, path);
         flooding.push((client.send_aside(vec![b'x'; FLOOD_BYTES]), client));
     }
-    others_have_their_turn(server, path);
+    other_clients_are_served(server, path);
     for (aside, client) in flooding {
         drop(client);
         assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
@@ -551,7 +551,7 @@ fn a_flood_holds_up_nobody(path: &str) {
 }
 
 #[track_caller]
-fn others_have_their_turn(server: Running, path: &str) {
+fn other_clients_are_served(server: Running, path: &str) {
     let begun = Instant::now();
     for _ in 0..5 {
         Client::connect(&server).get("/").is(200, "hello");

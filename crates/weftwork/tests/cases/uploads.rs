@@ -169,7 +169,7 @@ fn an_answer_to_head_does_not_end_an_upload() {
 /// A server that has answered and closed its side, refuses, or stops reading is not sent the rest of the
 /// client's body.
 #[test]
-fn an_upload_that_nobody_takes_ends() {
+fn an_upload_that_the_upstream_does_not_read_ends() {
     for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -199,7 +199,7 @@ fn an_upload_that_nobody_takes_ends() {
 
 /// A body that was read cannot be sent again, so the request must not be repeated.
 #[test]
-fn what_had_a_body_is_not_repeated() {
+fn a_request_with_a_body_is_not_repeated() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {

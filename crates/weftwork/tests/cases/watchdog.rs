@@ -15,7 +15,7 @@ fn path(route: &str) -> String {
 }
 
 #[test]
-fn it_is_logged_while_it_runs_and_when_it_ends() {
+fn a_slow_handler_is_logged_while_it_runs_and_when_it_ends() {
     keep_log();
     for route in ["gate", "gate-blocking"] {
         let site = CASE.start_with(|s| s.handler_warn_after(SHORT));
@@ -52,7 +52,7 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
 
 /// The time of a handler's client does not count.
 #[test]
-fn who_waits_for_a_client_is_not_logged() {
+fn a_handler_that_waits_for_its_client_is_not_logged() {
     let warn_after = SHORT * 6;
     let longer = warn_after * 2;
     let site = || CASE.start_with(|s| s.handler_warn_after(warn_after));
@@ -76,7 +76,7 @@ fn who_waits_for_a_client_is_not_logged() {
 
 /// Requests in a row on one thread do not count as one long call.
 #[test]
-fn quick_ones_are_not() {
+fn a_quick_handler_is_not_logged() {
     keep_log();
     let site = CASE.start_with(|s| s.handler_warn_after(Duration::from_secs(5)));
     let (path, begun) = (path("sleep"), std::time::Instant::now());
@@ -90,7 +90,7 @@ fn quick_ones_are_not() {
 
 /// The time of one request does not count for the next one, which arrived with it.
 #[test]
-fn a_quick_one_behind_a_slow_one_is_not() {
+fn a_quick_handler_after_a_slow_one_is_not_logged() {
     keep_log();
     let site = CASE.start_with(|s| s.handler_warn_after(SHORT));
     let (slow, quick) = (path("gate"), path("health"));

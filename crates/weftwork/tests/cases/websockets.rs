@@ -216,7 +216,7 @@ fn a_message_sent_with_the_handshake_is_not_lost() {
 
 /// The bytes of a long message count as activity of the client.
 #[test]
-fn who_sends_slowly_is_not_given_up() {
+fn a_client_that_sends_slowly_is_not_disconnected() {
     let chat = start_with(|settings| settings.heartbeat(Duration::from_millis(300)));
     for (path, before) in [("/echo", &b""[..]), ("/hub", b"\x81\x07welcome")] {
         let mut client = crate::support::Client::connect(&chat.server);
@@ -262,7 +262,7 @@ fn a_socket_ends_with_its_code() {
 
 /// The program has closed the socket and needs its thread elsewhere, whatever the client still sends.
 #[test]
-fn who_does_not_answer_a_close_is_not_heard_for_ever() {
+fn a_client_that_does_not_answer_a_close_is_disconnected() {
     let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
     let mut client = crate::support::Client::connect(&chat.server);
     client.send(format!("GET /bye HTTP/1.1\r\n{HANDSHAKE}"));
@@ -290,7 +290,7 @@ fn what_is_too_large_is_refused() {
 }
 
 #[test]
-fn a_silent_client_is_asked_and_one_that_is_gone_is_noticed() {
+fn an_idle_client_gets_a_ping_and_a_lost_client_is_noticed() {
     let beat = Duration::from_millis(100);
     let chat = start_with(|settings| settings.heartbeat(beat));
     for path in ["/ended", "/hub"] {
@@ -309,7 +309,7 @@ fn a_silent_client_is_asked_and_one_that_is_gone_is_noticed() {
 }
 
 #[test]
-fn a_leaver_without_a_word_is_an_error() {
+fn a_disconnect_without_a_close_frame_is_an_error() {
     let chat = start();
     drop(chat.open("/ended"));
     chat.inside.gate.pass();
@@ -317,7 +317,7 @@ fn a_leaver_without_a_word_is_an_error() {
 }
 
 #[test]
-fn a_writer_that_is_kept_holds_no_connection() {
+fn a_stored_writer_does_not_keep_its_connection_open() {
     let chat = start();
     let mut client = chat.open("/kept");
     client.close(None).unwrap();
@@ -330,7 +330,7 @@ fn a_writer_that_is_kept_holds_no_connection() {
 }
 
 #[test]
-fn who_takes_nothing_is_cut_off() {
+fn a_client_that_reads_nothing_is_disconnected() {
     let chat = start();
     let client = chat.open("/flood");
     // The client stays connected, but does not read.
@@ -339,7 +339,7 @@ fn who_takes_nothing_is_cut_off() {
 }
 
 #[test]
-fn a_hub_tells_everybody() {
+fn a_broadcast_reaches_every_client() {
     let chat = start();
     let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 100 } else { 10 };
     let mut clients: Vec<Client> = (0..count).map(|_| chat.join()).collect();
@@ -361,7 +361,7 @@ fn a_hub_tells_everybody() {
 }
 
 #[test]
-fn the_server_says_that_it_stops() {
+fn a_stopping_server_sends_a_close() {
     let chat = start();
     let mut clients = vec![chat.open("/echo"), chat.open("/split"), chat.join(), chat.join()];
     let server = chat.server;
@@ -375,7 +375,7 @@ fn the_server_says_that_it_stops() {
 /// Such clients had the chance to see the close, and the server does not wait for them until the drain
 /// deadline.
 #[test]
-fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
+fn a_client_that_does_not_answer_the_close_of_a_stop_gets_the_linger_time() {
     let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
     let mut clients = Vec::new();
     for (path, before) in [("/echo", &b""[..]), ("/ended", b""), ("/hub", b"\x81\x07welcome"), ("/hub", b"\x81\x07welcome")] {

@@ -240,7 +240,7 @@ fn search(q: &str, page: Option<u32>, tag: &[&str]) -> Site {
 }
 
 #[test]
-fn nests_take_what_is_beneath_them() {
+fn nests_serve_all_paths_below_them() {
     found("GET /admin", Site::Admin(Admin::Overview));
     let ban = Admin::Ban { id: 3, why: Some("x y".into()) };
     found("POST /admin/users/3/ban?why=x%20y", Site::Admin(ban.clone()));

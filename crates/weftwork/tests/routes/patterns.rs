@@ -37,7 +37,7 @@ fn told(req: &mut Request, next: Next) -> String {
 }
 
 #[test]
-fn patterns_are_told_without_their_queries() {
+fn patterns_are_listed_without_their_queries() {
     let site = routes(|_: Site, _: &mut Request| -> Response { unreachable!("nobody is called") });
     let other = Router::new().get("/other/{id}", |_: &mut Request| "other");
     let mut client = TestClient::new(site.fallback(other).with(told));

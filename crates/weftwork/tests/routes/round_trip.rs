@@ -173,7 +173,7 @@ fn a_value_that_reads_like_a_literal_is_disguised() {
 
 /// As in the documentation of `Routes`.
 #[test]
-fn a_link_to_any_leads_to_the_get_beside_it() {
+fn a_link_to_an_any_route_leads_to_the_get_route_of_that_path() {
     #[derive(Routes, Debug, PartialEq)]
     enum Hooks {
         #[any("/hook")]

@@ -78,12 +78,12 @@ impl Site {
     /// Checks that the server still answers, and that no connection is left behind.
     #[track_caller]
     pub(crate) fn is_well(&self) {
-        self.is_well_behind(b"");
+        self.is_well_after(b"");
     }
 
     /// Checks the same for a server whose connections begin with `first`.
     #[track_caller]
-    pub(crate) fn is_well_behind(&self, first: &[u8]) {
+    pub(crate) fn is_well_after(&self, first: &[u8]) {
         let mut client = self.client();
         client.send(first);
         client.get("/").is(200, "hello");

@@ -94,8 +94,8 @@ fn every_fault_explains_itself() {
 /// And no fault does that is not about one.
 #[test]
 fn every_fault_of_a_limit_names_it() {
-    let knobs: Vec<_> =
-        Fault::ALL.iter().filter_map(|fault| fault.setting().map(|knob| (*fault, knob))).collect();
+    let settings: Vec<_> =
+        Fault::ALL.iter().filter_map(|fault| fault.setting().map(|setting| (*fault, setting))).collect();
     let want = [
         (TargetTooLong, "request_line_bytes_max"),
         (HeadTooLong, "head_bytes_max"),
@@ -104,7 +104,7 @@ fn every_fault_of_a_limit_names_it() {
         (TrailersTooLong, "head_bytes_max"),
         (TooManyTrailers, "fields_max"),
     ];
-    assert_eq!(knobs, want);
+    assert_eq!(settings, want);
 }
 
 #[test]

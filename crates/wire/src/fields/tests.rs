@@ -235,7 +235,7 @@ fn rfc9110_14_2_what_is_no_range_is_ignored() {
 }
 
 #[test]
-fn rfc9110_15_5_17_behind_the_end() {
+fn rfc9110_15_5_17_after_the_end() {
     for value in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=10-,11-,-0", "bytes=99999999999999999999-"] {
         assert_eq!(ranges(value.as_bytes(), 10), Ranges::Unsatisfiable, "{value:?}");
     }

@@ -357,7 +357,7 @@ fn any_number_of_fields_can_be_allowed() {
 
 /// What was seen is not looked at again: the second call gets line feeds there, and takes no offence.
 #[test]
-fn a_dribbled_head_is_scanned_once() {
+fn a_head_that_arrives_byte_by_byte_is_scanned_once() {
     let mut bytes = b"GET / HTTP/1.1\r\nHost: h\r\nAccept: all\r\n\r\n".to_vec();
     let mut scan = Scan::default();
     assert_eq!(scan.find_end(&bytes[..30], 0, 100, 100), Ok(None));

@@ -100,7 +100,7 @@ fn rfc9112_6_3_bodies_end_where_the_head_says() {
 }
 
 #[test]
-fn rfc9112_6_3_a_tunnel_begins_behind_the_head_whatever_its_fields_say() {
+fn rfc9112_6_3_a_tunnel_begins_after_the_head_regardless_of_its_fields() {
     let length = "Content-Length: 3\r\n";
     let chunked = "Transfer-Encoding: chunked\r\n";
     for fields in ["", length, chunked, "Content-Length: x\r\n", &[length, length, chunked].concat()] {
@@ -180,7 +180,7 @@ fn an_end_within_a_response_is_seen() {
 
 /// What follows is another protocol, and no part of the response.
 #[test]
-fn an_end_behind_101_is_none_within_the_response() {
+fn an_end_after_101_does_not_truncate_the_response() {
     let (mut reader, limits) = (ResponseReader::new(), Limits::default());
     let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\n";
     reader.read_head(head, &Method::GET, &limits).unwrap().unwrap();

@@ -174,7 +174,7 @@ fn connections_end_after_their_last_lot() {
 }
 
 #[test]
-fn who_never_answers_is_late_though_the_time_is_short() {
+fn a_server_that_never_answers_is_late_even_in_a_short_run() {
     let _alone = alone();
     let mut generator = Generator::open(serve(b"", usize::MAX), &[Group::get("/", 2)]).unwrap();
     generator.timeout = TIME;
@@ -189,7 +189,7 @@ fn who_never_answers_is_late_though_the_time_is_short() {
 
 /// Its answer comes behind the time in which nothing else is counted.
 #[test]
-fn who_is_slow_is_not_late() {
+fn a_slow_server_is_not_late() {
     let _alone = alone();
     let (listener, port) = listen();
     let server = thread::spawn(move || {
@@ -236,7 +236,7 @@ fn a_paced_load_keeps_its_rate() {
 }
 
 #[test]
-fn who_is_late_at_a_paced_load_is_late_from_when_it_was_due() {
+fn lateness_at_a_paced_load_counts_from_the_due_time() {
     let _alone = alone();
     // No answer ever comes: all but the first four wait for a connection, and their wait counts.
     let groups = [Group::get("/", 4)];

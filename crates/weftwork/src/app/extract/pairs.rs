@@ -142,13 +142,13 @@ impl PairError {
     }
 
     fn problem(self, what: &str, status: StatusCode) -> Problem {
-        const TOLD_CHARS_MAX: usize = 40;
+        const SHOWN_CHARS_MAX: usize = 40;
         let problem = Problem::new(status);
         let Some(name) = self.name else { return problem.detail(format!("the {what}s: {}", self.why)) };
         let detail = match self.text {
             Some(text) => {
-                let told: String = text.chars().take(TOLD_CHARS_MAX).collect();
-                format!("the {what} `{name}` is {told:?}: {}", self.why)
+                let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+                format!("the {what} `{name}` is {shown:?}: {}", self.why)
             }
             None => format!("the {what} `{name}` {}", self.why),
         };

@@ -36,7 +36,7 @@ impl<T> Deref for State<T> {
 
 impl<T: Send + Sync + 'static> Extract for State<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let states = req.routed().map_or(&[][..], |routed| &routed.states);
+        let states = req.route_match().map_or(&[][..], |found| &found.states);
         let found = states.iter().rev().find_map(|state| match state.downcast_ref::<Arc<T>>() {
             Some(given) => Some(given.clone()),
             None => state.clone().downcast().ok(),

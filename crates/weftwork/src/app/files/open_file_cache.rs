@@ -210,7 +210,7 @@ mod tests {
 
     /// Opens the path step by step, so that it may lead elsewhere at any time.
     #[test]
-    fn one_file_alone_is_opened_anew_each_time() {
+    fn a_single_file_mount_opens_its_file_for_each_request() {
         let tree = Tree::new("single");
         tree.write("old", "1");
         tree.write("new", "12");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_closed_with_the_next_look_up() {
+    fn an_unused_file_is_closed_at_the_next_lookup() {
         let tree = Tree::new("closed");
         let now = SystemTime::now();
         let open = || tree.open_files.entries.lock().unwrap().files.len();

@@ -116,7 +116,7 @@ fn a_directory_is_needed() {
 }
 
 #[test]
-fn one_file_has_no_neighbours() {
+fn a_single_file_mount_serves_no_other_file() {
     let scratch = Scratch::new();
     scratch.write("secret", "secret");
     let one = file(scratch.write("file", "hello")).unwrap();
@@ -312,7 +312,7 @@ fn the_portable_walk_refuses_the_same() {
 }
 
 #[test]
-fn links_are_followed_beneath_the_root_only() {
+fn links_are_followed_only_within_the_root() {
     let scratch = Scratch::new();
     fs::write(scratch.0.join("x"), "secret").unwrap();
     scratch.write("file", "inside");
@@ -430,7 +430,7 @@ fn a_directory_without_an_index_is_listed() {
 
 /// Names as an uploading client chooses them: a byte of a name is eight of the page.
 #[test]
-fn long_names_make_no_longer_page() {
+fn a_listing_with_long_names_has_a_bounded_size() {
     let scratch = Scratch::new();
     for number in 0..1100 {
         scratch.write(format!("sub/{}{number}", "'".repeat(250)), "");
@@ -499,7 +499,7 @@ fn a_date_joins_no_parts_of_different_codings() {
 
 /// Clients that wait for many files hold their descriptors.
 #[test]
-fn where_no_descriptor_is_left_a_client_may_come_again() {
+fn without_free_descriptors_a_request_gets_503_with_retry_after() {
     for error in [Errno::MFILE, Errno::NFILE] {
         let answer = get("/a", &move |req: &mut Request<'_>| FileError::from(error).respond(req));
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, Some("1")));

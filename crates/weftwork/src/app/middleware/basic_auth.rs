@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_answers_in_its_place_is_told_of_no_user() {
+    fn a_handler_outside_the_mount_sees_no_user() {
         let name = |req: &mut Request<'_>| match req.extensions().get::<User>() {
             Some(user) => user.name().to_owned(),
             None => "nobody".to_owned(),

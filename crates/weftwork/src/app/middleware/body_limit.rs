@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_while_a_response_is_streamed() {
+    fn the_limit_applies_while_a_response_is_streamed() {
         holds_to_five("limited", &mut TestClient::new(copied.with(BodyLimit::new(5))));
         let inner = copied.with(BodyLimit::new(5)).with(BodyLimit::new(2));
         holds_to_five("the innermost", &mut TestClient::new(inner.with(BodyLimit::new(100))));
@@ -133,7 +133,7 @@ mod tests {
 
     /// A response that has begun cannot become a 413, so the connection ends.
     #[test]
-    fn what_is_too_much_behind_the_head_ends_the_connection() {
+    fn a_body_over_the_limit_after_the_head_ends_the_connection() {
         let mut client = TestClient::new(unbuffered(copied.with(BodyLimit::new(5))));
         let none = client.post("/").chunks(["123", "456"], Duration::from_secs(1)).try_send().unwrap_err();
         let begun = none.partial().unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_its_handler() {
+    fn the_limit_ends_with_its_handler() {
         let seen_after = |req: &mut Request<'_>, next: Next<'_>| {
             let before = req.body_bytes_max();
             next.run(req);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trusted_is_told() {
+    fn an_invalid_trusted_origin_is_an_error() {
         for origin in ["*", "null", "sso.example", "https://sso.example/", "https://*.example"] {
             assert!(Csrf::new().trust(origin).is_err(), "{origin}");
         }

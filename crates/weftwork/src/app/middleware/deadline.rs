@@ -61,7 +61,7 @@ impl Deadline {
         }
         let Some(deadline) = deadline else { return response };
         // A deferred response is known later.
-        response.brought_by(req.now(), deadline, || self.timeout_response())
+        response.sent_by(req.now(), deadline, || self.timeout_response())
     }
 
     fn timeout_response(&self) -> Response {
@@ -170,8 +170,8 @@ mod tests {
         let age = |response: Response| response.with_header(header::AGE, HeaderValue::from_static("1"));
         let (kept, senders) = std::sync::mpsc::channel();
         let handler = move |_: &mut Request<'_>| {
-            let stand_in = age(Response::new(StatusCode::NO_CONTENT));
-            let (sender, response) = Response::later(Duration::from_secs(60), stand_in);
+            let placeholder = age(Response::new(StatusCode::NO_CONTENT));
+            let (sender, response) = Response::later(Duration::from_secs(60), placeholder);
             kept.send(sender).unwrap();
             response
         };
@@ -187,8 +187,8 @@ mod tests {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             let sender = senders.recv().unwrap();
             if brings {
-                let stand_in = age(Response::new(StatusCode::NO_CONTENT));
-                let (again, response) = Response::later(Duration::from_secs(60), stand_in);
+                let placeholder = age(Response::new(StatusCode::NO_CONTENT));
+                let (again, response) = Response::later(Duration::from_secs(60), placeholder);
                 sender.send(response).unwrap();
                 client.advance(budget / 2);
                 assert!(!again.is_closed());

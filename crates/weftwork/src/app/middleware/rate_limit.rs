@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_apart_by_address() {
+    fn clients_are_distinguished_by_address() {
         let site = (|_: &mut Request<'_>| "x").with(five_a_minute().burst(1));
         for (peer, status) in [
             ("192.0.2.1", 200),

@@ -73,7 +73,7 @@ fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
 
 /// Otherwise the error would fail for the same reason.
 #[test]
-fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
+fn an_error_response_has_no_fields_of_the_head_that_cannot_be_written() {
     let write = |fails| {
         move |_: &mut BodyWriter<'_>| if fails { Err(std::io::Error::other("as asked")) } else { Ok(()) }
     };
@@ -86,7 +86,7 @@ fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
 
 /// A replacement would lack the fields that middleware has added.
 #[test]
-fn no_other_head_is_written_for_one_that_cannot_be_whatever_the_writer_heeds() {
+fn after_a_head_that_cannot_be_written_no_other_head_is_written() {
     type Write = fn(&mut BodyWriter<'_>) -> std::io::Result<()>;
     let writers: [Write; 4] = [
         |out| {

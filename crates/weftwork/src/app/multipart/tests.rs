@@ -200,7 +200,7 @@ fn a_field_may_have_a_limit_of_its_own() {
 
 /// Also if its data passes a reader that hides the reason of its error. A skipped field has no limit.
 #[test]
-fn the_limit_of_a_field_holds_for_whoever_reads_it() {
+fn the_limit_of_a_field_holds_for_every_way_to_read_it() {
     let mut canned = canned(&[FORM.as_bytes()]);
     let answer = canned.call(&|req: &mut Request<'_>| -> Result<Response> {
         let mut form = req.multipart()?.field_limit("title", 1).field_limit("file", 4);
@@ -327,7 +327,7 @@ fn temporary_files_are_removed() {
 /// A hundred uploads in each of a few hundred requests would use up the open files of a process.
 #[test]
 #[cfg(target_os = "linux")]
-fn what_was_saved_is_not_held_open() {
+fn a_saved_file_is_not_kept_open() {
     read(&[FORM.as_bytes()], |form| {
         let form = form.form()?;
         let path = form.uploads()[0].path();
@@ -437,7 +437,7 @@ fn a_file_is_found_by_its_field() {
 
 /// The parser takes everything up to the end of the next head for its head.
 #[test]
-fn a_part_without_a_head_swallows_no_other() {
+fn a_part_without_a_head_does_not_consume_the_next_part() {
     const FILE: &str =
         "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\ndata\r\n--x--\r\n";
     for first in

@@ -163,7 +163,7 @@ fn forwards_are_counted_where_they_count() {
 
 /// Only a trusted proxy may set the fields about the client's own request.
 #[test]
-fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
+fn forwarded_fields_of_trusted_peers_are_passed_on() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
     let request = "GET / HTTP/1.1\r\nHost: inner\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n\
                    X-Forwarded-Host: a.example\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\n\
@@ -201,7 +201,7 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
 }
 
 #[test]
-fn what_the_proxy_is_to_say_it_says_alone() {
+fn fields_set_by_the_proxy_replace_those_of_the_client() {
     let name = HeaderName::from_static;
     let user = |req: &Request<'_>| HeaderValue::from_str(req.query()?).ok();
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
@@ -318,7 +318,7 @@ impl BlackHole {
 }
 
 #[test]
-fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
+fn an_address_that_does_not_respond_leaves_time_for_the_other_addresses() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
@@ -347,7 +347,7 @@ impl RefusingServer {
 }
 
 #[test]
-fn a_server_that_has_moved_is_found_again() {
+fn the_name_of_an_upstream_is_looked_up_again_after_it_moved() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let deaf = RefusingServer::new();
@@ -395,8 +395,8 @@ fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
 
 #[test]
 fn times_without_end_are_times() {
-    let behind = Server::bind("127.0.0.1:0").unwrap().start(|_: &mut Request<'_>| "hello").unwrap();
-    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap();
+    let upstream = Server::bind("127.0.0.1:0").unwrap().start(|_: &mut Request<'_>| "hello").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", upstream.local_addr().unwrap())).unwrap();
     let proxy =
         proxy.connect_timeout(Duration::MAX).response_timeout(Duration::MAX).idle_timeout(Duration::MAX);
     let mut client = TestClient::new(proxy);
@@ -408,7 +408,7 @@ fn times_without_end_are_times() {
 
 /// As a client of a database passes it on.
 #[test]
-fn the_deadline_of_a_request_holds_for_the_server_behind() {
+fn the_deadline_of_a_request_holds_for_the_upstream() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let hole = BlackHole::new();
     for address in [silent.local_addr().unwrap(), hole.address] {
@@ -435,12 +435,12 @@ fn the_deadline_of_a_request_holds_for_its_body() {
     client.write_all(&[b'x'; 70_000]).unwrap();
     let mut status = [0; 12];
     client.read_exact(&mut status).unwrap();
-    assert_eq!(&status, b"HTTP/1.1 408", "it is not the server behind that is late");
+    assert_eq!(&status, b"HTTP/1.1 408", "it is not the upstream that is late");
 }
 
 /// The log line names the setting to change.
 #[test]
-fn who_was_late_is_logged_with_what_bounds_it() {
+fn a_timeout_is_logged_with_the_peer_and_the_limit() {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     for bound in ["idle_timeout", "response_timeout"] {
         let failure = Failure::of(late(), bound);
@@ -480,7 +480,7 @@ fn chatters(begin: &'static str, more: &'static str) -> (Proxy, thread::JoinHand
 
 /// The same whether or not it has the whole request by then.
 #[test]
-fn a_server_that_only_says_that_it_will_answer_is_late() {
+fn an_upstream_that_sends_only_interim_responses_times_out() {
     for (begin, more) in [
         ("", "HTTP/1.1 102 Processing\r\n\r\n"),
         ("HTTP/1.1 102 ", "Processing\r\n\r\nHTTP/1.1 102 "),

@@ -52,7 +52,7 @@ impl Handler for Router {
         match table.mounts(line.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
-                let line = if mount.strips { line.beneath(prefix.len()) } else { *line };
+                let line = if mount.strips { line.without_prefix(prefix.len()) } else { *line };
                 nested_blocking(route_id(!SEED, number as u64), mount.handler.blocking(&line))
             }
             None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(line)),
@@ -67,7 +67,7 @@ impl Handler for Router {
         match table.mounts(line.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
-                let line = if mount.strips { line.beneath(prefix.len()) } else { *line };
+                let line = if mount.strips { line.without_prefix(prefix.len()) } else { *line };
                 mount.handler.reads_ahead(&line)
             }
             None => self.fallback.as_ref().is_none_or(|handler| handler.reads_ahead(line)),
@@ -84,7 +84,7 @@ impl Handler for Router {
             if !mount.strips {
                 return mount.handler.pattern(line);
             }
-            let inner = mount.handler.pattern(&line.beneath(prefix.len()))?;
+            let inner = mount.handler.pattern(&line.without_prefix(prefix.len()))?;
             Some(Cow::Owned(whole_pattern(prefix, &inner)))
         });
         mounted.or_else(|| self.fallback.as_ref()?.pattern(line))
@@ -104,7 +104,7 @@ impl Handler for Router {
                     let normal = mount.handler.normal_path(line)?;
                     return Some(normal).filter(|normal| is_under(normal, prefix));
                 }
-                let inner = mount.handler.normal_path(&line.beneath(prefix.len()))?;
+                let inner = mount.handler.normal_path(&line.without_prefix(prefix.len()))?;
                 Some(format!("{prefix}{inner}"))
             }
             None => self.fallback.as_ref()?.normal_path(line),
@@ -232,12 +232,12 @@ impl Router {
             return self.with_states(states, req, |req| handler.call(req));
         }
         let names = self.table().patterns[found.route].as_ref().map_or(&[][..], |pattern| &pattern.names);
-        let routed = req.routed_mut();
-        let (before, offset) = (routed.captures.len(), routed.prefix);
+        let route_match = req.route_match_mut();
+        let (before, offset) = (route_match.captures.len(), route_match.prefix);
         let placed = found.captures.into_iter().map(|range| range.start + offset..range.end + offset);
-        routed.captures.extend(names.iter().map(Arc::clone).zip(placed));
+        route_match.captures.extend(names.iter().map(Arc::clone).zip(placed));
         let response = self.with_states(states, req, |req| handler.call(req));
-        req.routed_mut().captures.truncate(before);
+        req.route_match_mut().captures.truncate(before);
         response
     }
 
@@ -245,9 +245,9 @@ impl Router {
         if !mount.strips || prefix == 0 {
             return self.with_states(&mount.states, req, |req| mount.handler.call(req));
         }
-        req.routed_mut().prefix += prefix;
+        req.route_match_mut().prefix += prefix;
         let response = self.with_states(&mount.states, req, |req| mount.handler.call(req));
-        req.routed_mut().prefix -= prefix;
+        req.route_match_mut().prefix -= prefix;
         response
     }
 
@@ -262,11 +262,11 @@ impl Router {
         if inner.is_empty() && self.states.is_empty() {
             return call(req);
         }
-        let states = &mut req.routed_mut().states;
+        let states = &mut req.route_match_mut().states;
         let before = states.len();
         states.extend(self.states.iter().chain(inner.iter().rev()).cloned());
         let response = call(req);
-        req.routed_mut().states.truncate(before);
+        req.route_match_mut().states.truncate(before);
         response
     }
 }

@@ -263,7 +263,7 @@ fn middleware_goes_around_one_handler_or_a_router() {
 
 /// A response of middleware for a handler that declined is an answer, also for an outer router.
 #[test]
-fn what_middleware_makes_of_a_decline_is_heard() {
+fn a_decline_that_middleware_replaces_is_a_response() {
     type Page = fn(Response) -> Response;
     let body: Page = |response| response.with_body("a page");
     let status: Page = |mut response| {

@@ -109,7 +109,7 @@ fn a_long_backlog_comes_whole() {
 
 /// Nothing is sent while the loop of a client is busy elsewhere, and that is not the client's fault.
 #[test]
-fn a_burst_does_not_cut_a_client_that_is_well() {
+fn a_burst_does_not_disconnect_a_client_that_reads() {
     let (hub, client) = hub();
     let mut connection = client.connect();
     connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -121,7 +121,7 @@ fn a_burst_does_not_cut_a_client_that_is_well() {
 }
 
 #[test]
-fn a_hub_forgets_who_has_gone() {
+fn a_hub_removes_clients_that_left() {
     let (hub, client) = hub();
     let mut connections: Vec<_> = (0..5).map(|_| client.connect()).collect();
     for connection in &mut connections {
@@ -146,7 +146,7 @@ fn named(first: &'static [&'static str]) -> (EventHub<String>, TestClient) {
 }
 
 #[test]
-fn some_get_what_the_others_do_not() {
+fn an_event_may_go_to_some_clients_only() {
     let (hub, client) = named(&[]);
     let mut connections = ["ann", "bob", "ann"].map(|name| {
         let mut connection = client.connect();
@@ -204,7 +204,7 @@ fn a_value_may_ask_the_hub_as_it_goes() {
 }
 
 #[test]
-fn who_has_gone_is_not_sent_to() {
+fn an_event_is_not_sent_to_a_client_that_left() {
     let (hub, client) = named(&[]);
     let mut connections: Vec<_> = (0..3).map(|_| client.connect()).collect();
     for connection in &mut connections {
@@ -238,7 +238,7 @@ fn first_events_come_between_what_was_and_what_will_be() {
 }
 
 #[test]
-fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
+fn a_writer_sends_heartbeats_while_it_waits_and_has_the_last_id() {
     let client = TestClient::new(|req: &mut Request| {
         sse(req, |events| {
             let last = events.last_event_id().unwrap_or("none").to_owned();
@@ -257,7 +257,7 @@ fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
 
 /// The idle time counts, not the length of one wait: many writers poll every second.
 #[test]
-fn a_writer_beats_through_many_short_waits() {
+fn a_writer_sends_heartbeats_across_many_short_waits() {
     let mut client = TestClient::new(|req: &mut Request| {
         sse(req, |events| {
             let second = Duration::from_secs(1);

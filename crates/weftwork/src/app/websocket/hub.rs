@@ -130,7 +130,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next }) }
     }
 
-    /// Answers the handshake like [`accept`](WebSocketHub::join). The socket has this
+    /// Answers the handshake like [`join`](WebSocketHub::join). The socket has this
     /// [value](HubSocket::value).
     ///
     /// The socket is in the hub before the function gets [`Joined`](SocketEvent::Joined). A message that is
@@ -139,7 +139,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         self.join_with(req, value, [])
     }
 
-    /// Answers the handshake like [`accept_as`](WebSocketHub::join_as). The socket gets `first_messages`
+    /// Answers the handshake like [`join_as`](WebSocketHub::join_as). The socket gets `first_messages`
     /// before all others, for example the history of a chat. Limit the history, or clients can fill the memory.
     ///
     /// If the history is under a lock, hold the lock while you call this function, and while you send. Then no

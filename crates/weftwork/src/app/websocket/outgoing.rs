@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_unwinds_leaves_nobody_in_the_belief_that_more_is_sent() {
+    fn after_a_writer_unwinds_the_next_send_fails() {
         let (line, outgoing) = Scripted::begin(|| panic!("as asked"));
         let send = || outgoing.send(b"frame".to_vec());
         assert!(catch_unwind(AssertUnwindSafe(send)).is_err());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_when_the_socket_is_done_with_ends_it() {
+    fn the_last_writer_of_a_finished_socket_ends_it() {
         let (inside, go) = (Barrier::new(2), Barrier::new(2));
         let barriers = Arc::new((inside, go));
         let within = barriers.clone();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_reader_that_unwinds_is_told() {
+    fn a_writer_that_waits_for_an_unwinding_reader_gets_an_error() {
         let writes = AtomicUsize::new(0);
         let panics = move || assert_eq!(writes.fetch_add(1, Ordering::SeqCst), 0, "as asked");
         let answer = |outgoing: &Outgoing| outgoing.send_if_open(b"pong".to_vec());

@@ -49,7 +49,7 @@ fn a_handshake_is_answered() {
 }
 
 #[test]
-fn what_is_none_is_told_how_to_ask() {
+fn a_request_that_is_no_handshake_gets_426() {
     for head in [
         format!("GET / HTTP/1.1\r\nHost: a.example\r\n{KEY}{VERSION}"),
         format!("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: h2c\r\n{KEY}{VERSION}"),
@@ -90,7 +90,7 @@ fn a_key_is_sixteen_bytes_and_there_once() {
 }
 
 #[test]
-fn pages_of_other_origins_stay_outside() {
+fn handshakes_of_other_origins_are_refused() {
     let foreign = "Origin: https://evil.example\r\n";
     is_origin_allowed(WebSockets::new(), "Origin: https://a.example\r\n");
     is_origin_allowed(WebSockets::new().allow_any_origin(), foreign);
@@ -305,7 +305,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
 }
 
 #[test]
-fn nothing_is_read_behind_a_fault_or_a_close() {
+fn nothing_is_read_after_a_fault_or_a_close() {
     for end in [frame(0x83, b"x"), frame(0x88, b"")] {
         let (all, _) = read(vec![&[frame(0x81, b"hello"), end, frame(0x81, b"hello")].concat()]);
         assert_eq!(all.iter().filter(|event| **event == hello()).count(), 1, "{all:?}");
@@ -314,7 +314,7 @@ fn nothing_is_read_behind_a_fault_or_a_close() {
 
 /// A hub identifies its sockets by the value that they were accepted with.
 #[test]
-fn a_room_hears_what_is_said_in_it() {
+fn a_message_reaches_the_sockets_of_its_room() {
     let rooms =
         WebSocketHub::<String>::new(WebSockets::new().protocols(&["talk"][..]), |hub, from, event| {
             let what = match event {
@@ -345,7 +345,7 @@ fn a_room_hears_what_is_said_in_it() {
 
 /// An unresponsive client gets a ping and is then disconnected, however much is sent to it in between.
 #[test]
-fn a_deaf_client_leaves_although_the_hub_talks() {
+fn a_client_that_does_not_read_is_disconnected_while_the_hub_sends() {
     let left = Arc::new(AtomicBool::new(false));
     let note = left.clone();
     let hub = WebSocketHub::new(WebSockets::new(), move |_, _, event| {
@@ -369,7 +369,7 @@ fn a_deaf_client_leaves_although_the_hub_talks() {
 
 /// Received bytes count as activity, also a part of a frame.
 #[test]
-fn a_client_that_talks_is_not_asked() {
+fn a_client_that_sends_gets_no_ping() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
     let own = hub.clone();
     let mut connection = TestClient::new(move |req: &mut Request| own.join(req)).connect();

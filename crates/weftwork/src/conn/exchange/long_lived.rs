@@ -16,7 +16,7 @@ use crate::transport::Tick;
 pub(super) fn refuse_without_tunnel(response: &mut Response) {
     // For a later response, this check comes again.
     if response.is_to_come()
-        || matches!(&response.payload, Payload::LongLived(lasting) if lasting.is_other_protocol())
+        || matches!(&response.payload, Payload::LongLived(long_lived) if long_lived.is_other_protocol())
     {
         return;
     }
@@ -31,19 +31,19 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
 impl ConnExchange<'_> {
     /// Writes the head, and prepares the connection for what follows.
     #[inline(never)]
-    pub(super) fn last(&mut self, response: &mut Response, lasting: LongLived, now: Tick) {
-        let lasting = match lasting {
+    pub(super) fn last(&mut self, response: &mut Response, long_lived: LongLived, now: Tick) {
+        let long_lived = match long_lived {
             LongLived::Deferred(later) => {
                 let (id, moment) = (self.id.take(), self.wait.moment());
                 let summary = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
                 return self.conn.respond_later(later, std::mem::take(response), summary, moment, self.cx);
             }
-            lasting => lasting,
+            long_lived => long_lived,
         };
-        if lasting.is_other_protocol() && !self.conn.http.request_is_read() {
+        if long_lived.is_other_protocol() && !self.conn.http.request_is_read() {
             return self.refuse_body_before_protocol(now);
         }
-        let begun = match lasting {
+        let begun = match long_lived {
             LongLived::Feed(_) | LongLived::Deferred(_) => {
                 self.write_head(response, BodyLength::Unknown, now)
             }
@@ -59,10 +59,10 @@ impl ConnExchange<'_> {
             return;
         }
         self.conn.guard_end();
-        if lasting.is_other_protocol() && self.conn.observed.is_some() {
+        if long_lived.is_other_protocol() && self.conn.observed.is_some() {
             self.conn.note_response_written();
         }
-        match lasting {
+        match long_lived {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
             LongLived::FeedUpgrade(feed, receive, idle_policy) => {
                 let fed = FeedBody::new(feed, Some((receive, idle_policy)), now);

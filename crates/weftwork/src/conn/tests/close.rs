@@ -60,7 +60,7 @@ fn a_connection_that_got_too_old_while_idle_ends_with_its_answer() {
 
 /// Bytes after the last request would turn the close into a reset, so they are read and dropped.
 #[test]
-fn bytes_behind_a_closing_answer_are_dropped() {
+fn bytes_after_a_closing_answer_are_dropped() {
     let mut bed = Bed::new();
     bed.send(get("/close") + GET);
     assert_eq!(bed.drive(), Step::Read);
@@ -118,7 +118,7 @@ fn a_peer_that_is_sent_much_is_lingered_for() {
 
 /// The request line is known to the end, although other connections use the buffers meanwhile.
 #[test]
-fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
+fn a_peer_that_may_send_more_is_lingered_for_after_an_idle_feed() {
     for (persists, end) in [(true, Step::Read), (false, Step::Close)] {
         let mut bed = Bed::new();
         let (sender, feed) = Feed::new(FeedLimits::default());
@@ -141,7 +141,7 @@ fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
 
 /// Chunks do not declare the length of a body.
 #[test]
-fn what_nobody_reads_is_dropped_up_to_a_budget() {
+fn unread_input_is_discarded_up_to_a_budget() {
     for (bytes, calls) in [(1000, 2), (1001, 1)] {
         let settings = Settings::default().unread_bytes_max(1000);
         let mut bed = Bed::with(settings.body_ahead_bytes_max(10));
@@ -162,7 +162,7 @@ fn what_nobody_reads_is_dropped_up_to_a_budget() {
 
 /// Pipelined requests wait for the end of the feed, and so do bytes above the limit.
 #[test]
-fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
+fn input_after_a_feed_is_read_up_to_a_limit() {
     let mut bed = Bed::new();
     let (sender, feed) = Feed::new(FeedLimits::default());
     let feed = Mutex::new(Some(feed));
@@ -280,7 +280,7 @@ fn a_timeout_and_a_fault_are_counted() {
 
 /// If no thread is free for a provided response, a refusal replaces it, and nothing waits behind the refusal.
 #[test]
-fn a_response_that_has_come_may_find_no_thread() {
+fn a_deferred_response_may_find_no_free_thread() {
     let mut bed = Bed::new();
     let hour = std::time::Duration::from_secs(3600);
     let handler = move |_: &mut Request<'_>| Response::text("at last").with_delay(hour);

@@ -22,7 +22,7 @@ fn a_new_connection_has_the_time_of_a_head() {
 }
 
 #[test]
-fn a_dribbled_head_does_not_move_its_deadline() {
+fn a_head_sent_byte_by_byte_does_not_move_its_deadline() {
     let mut bed = Bed::new();
     for left in (1..=9).rev() {
         bed.now.0 += 1000;
@@ -64,7 +64,7 @@ fn an_idle_connection_ends_silently() {
 
 /// Each byte of a body restarts the pause, and no byte restarts the minimum rate.
 #[test]
-fn a_body_may_pause_but_not_crawl() {
+fn a_body_may_pause_but_must_keep_the_least_rate() {
     let mut bed = Bed::new();
     bed.send(post("/echo", 60_000));
     bed.drive();
@@ -106,7 +106,7 @@ fn a_response_has_its_own_time() {
 
 /// A poller reports space only when much of the socket's buffer is free, and a slow peer may need long for that.
 #[test]
-fn a_peer_that_takes_little_of_a_response_gets_on() {
+fn a_peer_that_reads_a_response_slowly_keeps_its_connection() {
     let mut bed = Bed::new();
     bed.send(get("/large"));
     assert_eq!(bed.drive(), Step::Write);
@@ -137,7 +137,7 @@ fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
 
 /// The deadline does not move if the peer is slower than the minimum rate.
 #[test]
-fn a_peer_that_takes_less_than_the_least_rate_is_left() {
+fn a_peer_below_the_least_rate_is_disconnected() {
     let mut bed = Bed::with(Settings::default().rate_bytes_min(1 << 40));
     bed.send(get("/large"));
     assert_eq!(bed.drive(), Step::Write);
@@ -161,7 +161,7 @@ fn the_time_of_a_response_ends_when_all_is_taken() {
 
 /// The server's own time does not count against the peer. A handler may take longer than any deadline.
 #[test]
-fn a_call_is_not_on_the_clock_of_the_peer() {
+fn the_time_of_a_call_does_not_count_against_the_peer() {
     let mut bed = Bed::new();
     bed.call_takes = 100_000;
     bed.send(GET);
@@ -174,7 +174,7 @@ fn a_call_is_not_on_the_clock_of_the_peer() {
 
 /// The clock of a loop stands still during a cycle, even if a handler delays the loop.
 #[test]
-fn a_call_that_holds_up_its_loop_is_not_on_the_clock_of_the_peer_either() {
+fn a_call_that_blocks_its_loop_does_not_count_against_the_peer() {
     let mut bed = Bed::new();
     bed.call_takes = 100_000;
     bed.send(GET);
@@ -191,7 +191,7 @@ fn a_call_that_holds_up_its_loop_is_not_on_the_clock_of_the_peer_either() {
 /// While the peer reads everything, it is not late, whatever time its request had. Only a TCP socket accepts enough at
 /// once.
 #[test]
-fn a_fast_reader_of_a_late_answer_is_not_cut() {
+fn a_fast_reader_of_a_late_response_is_not_disconnected() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let ours = listener.accept().unwrap().0;
@@ -220,7 +220,7 @@ fn an_unread_body_has_half_a_second() {
 /// Events without progress must not move the deadline of a response. Otherwise a peer that sends a byte now and then
 /// could leave it unread forever.
 #[test]
-fn a_dribble_does_not_buy_time_for_an_unread_response() {
+fn slow_input_does_not_extend_the_time_of_an_unread_response() {
     let whole = get("/medium");
     let samples = [
         ("G".to_owned(), whole[1..].to_owned()),
@@ -244,7 +244,7 @@ fn a_dribble_does_not_buy_time_for_an_unread_response() {
 }
 
 #[test]
-fn settings_are_heeded() {
+fn settings_are_applied() {
     let short = Duration::from_millis(7);
     let mut bed = Bed::with(Settings::default().idle_timeout(short));
     bed.send(GET);
@@ -266,7 +266,7 @@ fn settings_are_heeded() {
 
 /// If a head has more time than the grace, the rate decides.
 #[test]
-fn a_long_head_may_not_crawl() {
+fn a_long_head_must_keep_the_least_rate() {
     let long = Settings::default().head_timeout(Duration::from_secs(40)).rate_bytes_min(10);
     let mut bed = Bed::with(long.clone());
     bed.send("G");

@@ -345,7 +345,7 @@ fn resets_at_every_byte() {
 /// Without faults, the whole exchange succeeds, however long handlers take. Otherwise the tests above would accept an
 /// empty exchange.
 #[test]
-fn a_calm_is_enough_for_everything() {
+fn every_exchange_completes_on_a_network_without_faults() {
     let script = Script::of_all_kinds();
     for mood in [Mood::calm(), Mood::narrow(1_000), Mood::busy()] {
         let mut rig = Rig::new(&script, Dice::new(1), mood, context(&mut Dice::new(1), mood));
@@ -382,7 +382,7 @@ fn served(script: &Script, window: usize) -> u64 {
 
 /// Each response is a new one, but the client that does not read them is the same.
 #[test]
-fn whoever_asks_has_to_take_at_the_least_rate() {
+fn every_peer_must_read_at_the_least_rate() {
     for script in [Script::pages(60), Script::larges(10)] {
         assert_eq!(served(&script, 4_900), 30);
         assert_eq!(served(&script, 8_000), 300);

@@ -59,7 +59,7 @@ fn fed_with(response: impl Fn(Feed) -> Response + Send + Sync + 'static) -> (Bed
 /// For a client that only reads, any sent byte shows that the server is alive. A client that also sends must be asked,
 /// however much is sent to it. Only its own bytes show that it is alive.
 #[test]
-fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
+fn a_message_delays_the_heartbeat_if_no_reply_is_expected() {
     for (is_body, due) in [(true, BEAT), (false, BEAT - 5_000)] {
         let (mut bed, sender) = fed(is_body);
         bed.now.0 += 5_000;
@@ -73,7 +73,7 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
 
 /// A line without an end would be searched again for each message of other threads.
 #[test]
-fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
+fn data_left_by_a_receiver_is_delivered_again_only_with_more_data() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counts = calls.clone();
     let (mut bed, sender) =
@@ -91,7 +91,7 @@ fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
 /// The connection would stay forever. Sent bytes do not show that the peer is alive, and received bytes restart the
 /// time.
 #[test]
-fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
+fn an_upgraded_peer_that_sends_nothing_times_out() {
     let (mut bed, sender) = fed(false);
     for says in [true, false] {
         let mut beats = 0;
@@ -112,7 +112,7 @@ fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
 
 /// A loop checks a feed for many reasons.
 #[test]
-fn a_look_in_vain_does_not_put_the_heartbeat_off() {
+fn an_empty_poll_does_not_delay_the_heartbeat() {
     for is_body in [true, false] {
         let (mut bed, _sender) = fed(is_body);
         bed.now.0 += 5_000;
@@ -124,7 +124,7 @@ fn a_look_in_vain_does_not_put_the_heartbeat_off() {
 
 /// A client that was slow once does not keep that time when it is idle later.
 #[test]
-fn who_has_taken_what_it_was_waited_for_is_shown_life_again() {
+fn after_a_slow_read_the_heartbeat_is_due_as_usual() {
     for is_body in [true, false] {
         let (mut bed, sender) = fed(is_body);
         sender.send(vec![b'x'; 50_000]).unwrap();

@@ -42,7 +42,7 @@ fn feed() -> Feed {
 
 /// The handler may ignore errors, as the proxy does.
 #[test]
-fn it_has_its_time_once_however_many_follow() {
+fn interim_responses_share_one_write_timeout() {
     let mut bed = bed();
     let peer = Peer::new(&bed, std::iter::empty());
     let handler = |req: &mut Request| -> Response {
@@ -85,7 +85,7 @@ fn what_would_have_lasted_does_not_begin() {
 
 /// If even 100 is not read, no 500 replaces the streamed response.
 #[test]
-fn who_does_not_take_100_gets_no_500() {
+fn a_peer_that_does_not_read_100_continue_gets_no_500() {
     let mut bed = Bed::narrow();
     bed.send(
         get("/medium") + "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",

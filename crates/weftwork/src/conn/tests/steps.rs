@@ -19,7 +19,7 @@ fn an_idle_connection_holds_no_buffers() {
 
 /// An empty line after a body, which some clients send (RFC 9112 section 2.2), begins no request that could be late.
 #[test]
-fn a_connection_is_idle_behind_an_empty_line() {
+fn a_connection_is_idle_after_an_empty_line() {
     let mut bed = Bed::new();
     for line in ["\r", "\r\n"] {
         bed.send(post("/echo", 4) + "body" + line);
@@ -94,7 +94,7 @@ fn every_cut_of_a_request_gives_the_same_answer() {
 
 /// Asking again without doing anything gives the same answer.
 #[test]
-fn a_step_is_a_question() {
+fn repeated_steps_give_the_same_result() {
     let mut bed = Bed::new();
     for _ in 0..3 {
         assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Read);

@@ -60,7 +60,7 @@ fn tunnel(
 
 /// Neither the time before its first byte counts, nor the time between two bytes.
 #[test]
-fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
+fn the_time_of_an_upgrade_handler_does_not_count_against_the_peer() {
     const LATER: [u64; 2] = [1_000_000, 2_000_000];
     let bed = Bed::new();
     let wait = InTime::of(&bed, 0);
@@ -78,7 +78,7 @@ fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
 
 /// A wait for space ends only when there is much, and a slow peer may need long for that.
 #[test]
-fn a_peer_that_takes_little_gets_on() {
+fn a_peer_that_reads_slowly_keeps_its_connection() {
     const TIMES: u64 = 3;
     let bed = Bed::narrow();
     let wait = InTime::of(&bed, TIMES);

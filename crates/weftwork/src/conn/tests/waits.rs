@@ -79,7 +79,7 @@ fn expecting(length: usize) -> String {
 
 /// An earlier response is still unsent. Repeated checks of it must not give more time to a body that hardly arrives.
 #[test]
-fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
+fn slow_input_does_not_extend_the_time_of_an_awaited_body() {
     let mut bed = Bed::narrow();
     bed.send(get("/medium") + &expecting(2_000_000) + "x");
     until_call(&mut bed);
@@ -92,7 +92,7 @@ fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
 
 /// The peer makes progress, but not in the phase of the deadline.
 #[test]
-fn events_that_bring_nothing_do_not_buy_time() {
+fn spurious_events_do_not_extend_a_deadline() {
     let mut bed = Bed::new();
     bed.send(post("/echo", 100_000) + &"x".repeat(66_000));
     until_call(&mut bed);
@@ -103,7 +103,7 @@ fn events_that_bring_nothing_do_not_buy_time() {
 
 /// Between two reads of a body, and in the queue before the first, the time is the server's.
 #[test]
-fn our_time_is_not_on_the_clock_of_a_body() {
+fn the_servers_own_delay_does_not_count_against_a_body() {
     const PART: usize = 64 << 10;
     let mut bed = Bed::new();
     bed.send(post("/", 2 * PART + 3));
@@ -134,7 +134,7 @@ fn our_time_is_not_on_the_clock_of_a_body() {
 /// Bytes read ahead and bytes that arrived since fill a handler's buffer together. What ends the second part does not
 /// lose the first.
 #[test]
-fn room_is_filled_with_what_has_come_since_the_call() {
+fn free_buffer_space_is_filled_with_input_since_the_call() {
     const AHEAD: usize = 64 << 10;
     // At 500 bytes a second, the bytes read ahead are enough for 131 s, and with the rest for 211 s.
     const PAUSE: u64 = 200_000;
@@ -171,7 +171,7 @@ fn room_is_filled_with_what_has_come_since_the_call() {
 
 /// A handler that works for long and checks now and then sees that the response is no longer needed.
 #[test]
-fn where_connections_are_cut_the_client_is_gone() {
+fn after_a_hard_stop_the_client_counts_as_gone() {
     for (stage, is_gone) in [(Stage::Running, false), (Stage::Draining, false), (Stage::Closing, true)] {
         let mut bed = Bed::new();
         bed.send(GET);
@@ -187,7 +187,7 @@ fn where_connections_are_cut_the_client_is_gone() {
 
 /// The watchdog counts a handler's time before and between its waits, and not the waits for its client.
 #[test]
-fn what_a_client_takes_is_not_the_handlers_time() {
+fn time_spent_sending_does_not_count_as_handler_time() {
     let mut bed = Bed::new();
     bed.cx.settings.rate_bytes_min = 0;
     bed.send(expecting(100));
@@ -227,7 +227,7 @@ fn a_writer_takes_time() {
 
 /// If a client has read everything, or has sent more, before the check, the server never waits for it.
 #[test]
-fn who_never_lets_us_wait_is_cut_with_the_server() {
+fn a_peer_that_is_always_ready_is_closed_with_the_server() {
     const PARTS: usize = 1000;
     static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
     for is_upload in [true, false] {

@@ -42,7 +42,7 @@ fn stream<T: Send + 'static>(
 
 /// The client counts as gone, however often the writer tries again.
 #[test]
-fn a_client_whose_time_is_up_does_not_have_it_again() {
+fn a_client_that_timed_out_gets_no_second_timeout() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
         let mut bed = requested(request);
         let peer = Peer::new(&bed, std::iter::empty());
@@ -59,7 +59,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
 
 /// A wait for space ends only when there is much, and a slow client may need long for that.
 #[test]
-fn a_client_that_takes_little_gets_on() {
+fn a_client_that_reads_slowly_keeps_its_connection() {
     let mut bed = requested(GET);
     bed.cx.settings.rate_bytes_min = 0;
     let takes = || -> (u64, Acts) {
@@ -74,7 +74,7 @@ fn a_client_that_takes_little_gets_on() {
 
 /// The client will never read the bytes.
 #[test]
-fn a_writer_that_heeds_no_errors_fills_no_memory() {
+fn a_writer_that_ignores_errors_does_not_grow_memory() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
         let mut bed = requested(request);
         let peer = Peer::new(&bed, std::iter::empty());
@@ -90,7 +90,7 @@ fn a_writer_that_heeds_no_errors_fills_no_memory() {
 /// The writer has ended, and its thread is free. A client may take its time for the end of a long part, without the
 /// space of the whole part.
 #[test]
-fn the_end_of_a_long_part_has_little_room() {
+fn the_end_of_a_long_part_allocates_little() {
     let mut bed = requested(GET);
     let takes =
         || -> (u64, Acts) { (1, Box::new(|stream| assert!(stream.read(&mut [0; 64 << 10]).unwrap() > 0))) };
@@ -103,7 +103,7 @@ fn the_end_of_a_long_part_has_little_room() {
 
 /// The client was slow, and could not change that while the writer was busy.
 #[test]
-fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
+fn the_time_of_a_writer_does_not_count_against_its_client() {
     let mut bed = requested(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     let written = stream(&mut bed, &peer, |out, now| {
@@ -115,7 +115,7 @@ fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
 }
 
 #[test]
-fn nor_is_it_when_the_writer_is_done() {
+fn the_time_of_a_finished_writer_does_not_count_against_its_client() {
     let mut bed = requested(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     stream(&mut bed, &peer, |out, now| {
@@ -128,7 +128,7 @@ fn nor_is_it_when_the_writer_is_done() {
 
 /// The watchdog counts the writer's own time since its last progress.
 #[test]
-fn a_writer_that_gets_on_or_waits_is_not_stuck() {
+fn a_writer_that_writes_or_waits_is_not_reported_as_stuck() {
     let mut bed = requested(GET);
     let slot = bed.slot.clone();
     let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), slot.clone());
@@ -161,7 +161,7 @@ fn a_writer_that_gets_on_or_waits_is_not_stuck() {
 
 /// A client that sends after its request is not read without end during a pause, and gets its response all the same.
 #[test]
-fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
+fn input_during_a_writers_pause_is_kept_up_to_a_limit() {
     const BOUND: usize = 64 << 10;
     const PIECE: usize = 8 << 10;
     let mut bed = Bed::new();
@@ -197,7 +197,7 @@ impl IoWait for Cut {
 }
 
 #[test]
-fn a_client_that_is_cut_off_was_not_too_slow() {
+fn a_client_closed_by_the_server_is_not_logged_as_too_slow() {
     let mut bed = requested(GET);
     let endless = |_: &mut Request| -> Response {
         Response::stream(|out| {

@@ -49,7 +49,7 @@ impl Drop for Listens {
 
 /// The header comes from middleware, whether or not the placeholder had one before.
 #[test]
-fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
+fn headers_set_on_the_placeholder_are_on_the_sent_response() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
         let (mut client, sender) = deferred(move |mut response| {
             if let Some(age) = set {
@@ -57,15 +57,15 @@ fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
             }
             response
         });
-        sender.send("brought").unwrap();
+        sender.send("sent later").unwrap();
         let answer = client.response();
-        assert_eq!((answer.text(), answer.header("age")), ("brought", wanted));
+        assert_eq!((answer.text(), answer.header("age")), ("sent later", wanted));
     }
 }
 
 /// The placeholder has a header of its own, so middleware added nothing.
 #[test]
-fn security_headers_are_those_of_what_is_brought() {
+fn security_headers_are_those_of_the_sent_response() {
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
         let own = HeaderValue::from_static("SAMEORIGIN");
@@ -77,9 +77,9 @@ fn security_headers_are_those_of_what_is_brought() {
     let safe = handler.with(crate::middleware::SecurityHeaders::new());
     let mut client = TestClient::new(safe).connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    senders.try_recv().unwrap().send("brought").unwrap();
+    senders.try_recv().unwrap().send("sent later").unwrap();
     let answer = client.response();
-    assert_eq!((answer.text(), answer.header("x-frame-options")), ("brought", Some("DENY")));
+    assert_eq!((answer.text(), answer.header("x-frame-options")), ("sent later", Some("DENY")));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn what_middleware_makes_of_the_other_response_is_sent() {
 
 /// An empty body would be taken for the client's own data.
 #[test]
-fn a_body_that_nobody_read_before_is_an_error_then() {
+fn a_body_not_read_before_deferring_is_an_error() {
     const SECOND: Duration = Duration::from_secs(1);
     let echo = |out: &mut BodyWriter<'_>| {
         let mut part = [0; 9];
@@ -160,7 +160,7 @@ fn a_middleware_may_answer_by_itself() {
 }
 
 #[test]
-fn filters_hear_what_is_sent() {
+fn filters_see_the_sent_response() {
     let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
         let (events, received) = channel();
         let (client, sender) = deferred(move |response| response.filter_stream(Listens(events.clone())));
@@ -202,14 +202,14 @@ fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
         }
     }
     let (mut client, sender) = deferred(|response| response.filter_stream(Odd));
-    sender.send("brought").unwrap();
+    sender.send("sent later").unwrap();
     let answer = client.response();
     assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));
 }
 
 /// A tunnel cannot be sent later, and is refused when it is sent.
 #[test]
-fn a_client_that_asks_for_a_tunnel_later_gets_none() {
+fn a_deferred_response_cannot_open_a_tunnel() {
     for (placeholder, bring, status) in [
         (StatusCode::BAD_GATEWAY, Some(true), 500),
         (StatusCode::NO_CONTENT, Some(true), 500),
@@ -269,17 +269,16 @@ fn a_change_that_delays_is_made_once() {
 
 /// The loop could not check in time, because the machine was busy.
 #[test]
-fn what_was_brought_in_time_is_sent_also_where_it_is_looked_at_late() {
+fn a_response_sent_in_time_counts_even_if_it_is_polled_late() {
     for (is_brought, status) in [(true, StatusCode::OK), (false, StatusCode::SERVICE_UNAVAILABLE)] {
         let (sender, response) = Response::later(HOUR, StatusCode::GONE);
         let (moment, deadline) = (Instant::now(), Instant::now() + HOUR / 2);
-        let response =
-            response.brought_by(moment, deadline, || Response::new(StatusCode::SERVICE_UNAVAILABLE));
+        let response = response.sent_by(moment, deadline, || Response::new(StatusCode::SERVICE_UNAVAILABLE));
         if is_brought {
             sender.send("in time").unwrap();
         }
-        let Payload::LongLived(lasting) = response.payload else { panic!("it is there") };
-        let LongLived::Deferred(later) = *lasting else { panic!("it does not come later") };
+        let Payload::LongLived(long_lived) = response.payload else { panic!("it is there") };
+        let LongLived::Deferred(later) = *long_lived else { panic!("it does not come later") };
         assert_eq!(later.take(Response::default(), deadline).status(), status);
     }
 }

@@ -30,7 +30,7 @@ impl Extract for User {
 }
 
 #[test]
-fn it_ends_a_handler_an_argument_and_a_middleware() {
+fn a_response_as_an_error_ends_a_handler_an_argument_and_a_middleware() {
     fn plain(_: &mut Request<'_>) -> Result<String> {
         Err(login())?
     }
@@ -59,7 +59,7 @@ fn it_ends_a_handler_an_argument_and_a_middleware() {
 }
 
 #[test]
-fn it_is_no_failure_of_ours_whatever_its_status() {
+fn a_response_as_an_error_is_not_logged_as_a_failure() {
     let error = Error::response((StatusCode::BAD_GATEWAY, "down"));
     assert_eq!(error.class(), ErrorClass::Client(StatusCode::BAD_GATEWAY), "so it is not logged");
     assert_eq!(error.to_string(), "answered with 502 Bad Gateway");
@@ -76,7 +76,7 @@ fn it_is_no_failure_of_ours_whatever_its_status() {
 
 /// A body of any kind is sent, and so is the absence of a body.
 #[test]
-fn it_is_that_very_response() {
+fn a_response_as_an_error_is_sent_unchanged() {
     let streams = |_: &mut Request<'_>| -> Result<()> { Err(Response::stream(|out| out.write_all(b"tea")))? };
     let declines = |_: &mut Request<'_>| -> Result<()> { Err(Response::decline())? };
     let fails = |_: &mut Request<'_>| -> Result<()> {

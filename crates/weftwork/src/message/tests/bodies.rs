@@ -196,7 +196,7 @@ fn a_writer_copies_the_request() {
 }
 
 #[test]
-fn a_writer_copies_the_request_as_far_as_a_buffer_has_room() {
+fn a_writer_copies_the_request_up_to_the_free_buffer_space() {
     use std::io::Write;
     let mut canned = Canned::with_body(&["one ", "two"]);
     let mut writer = BodyWriter::new(&mut canned);

@@ -88,7 +88,7 @@ fn what_is_no_error_itself_goes_in_boxed() {
 }
 
 #[test]
-fn a_status_is_kept_beneath_other_errors() {
+fn a_status_is_kept_inside_other_errors() {
     let problem = Problem::new(StatusCode::CONFLICT).detail("taken");
     let error = Error::from(Above("cannot add", problem.clone()));
     assert_eq!(error.class(), ErrorClass::Client(StatusCode::CONFLICT));
@@ -134,7 +134,7 @@ fn a_body_error_keeps_its_status_inside_an_io_error_only() {
 }
 
 #[test]
-fn the_user_is_told_name_value_and_bound() {
+fn errors_contain_name_value_and_bound() {
     let setting = Error::setting("head_bytes_max", "many", "a size");
     assert_eq!(setting.to_string(), "invalid head_bytes_max \"many\": expected a size");
     let small = Error::too_small("fields_max", 0, 1);

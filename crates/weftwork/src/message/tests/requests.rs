@@ -107,7 +107,7 @@ fn extensions_are_kept() {
 }
 
 #[test]
-fn the_soonest_deadline_counts() {
+fn the_earliest_deadline_applies() {
     let at = |seconds| std::time::Instant::now() + std::time::Duration::from_secs(seconds);
     let (soon, later, last) = (at(10), at(20), at(30));
     let mut canned = Canned::new("GET / HTTP/1.0\r\n\r\n");
@@ -137,7 +137,7 @@ fn fields_for_this_connection_are_not_passed_on() {
 
 /// In any order and spelling, and repeated.
 #[test]
-fn each_of_many_options_of_a_connection_is_heeded() {
+fn each_connection_option_is_applied() {
     let spelt = |n: usize, round: usize| format!("{}{n}", ["x-", "X-", "x_"][(n + round) % 3]);
     let line = |round| (0..60).map(|n| spelt(n * 37 % 60, round)).collect::<Vec<_>>().join(", ");
     let fields: String = (0..80).map(|n| format!("{}: 1\r\n", spelt(n, 1))).collect();

@@ -171,7 +171,7 @@ fn the_content_type_is_a_header_like_others() {
 }
 
 #[test]
-fn the_problem_of_who_declines_has_the_status_that_is_set() {
+fn the_problem_of_a_decline_has_the_status_that_is_set() {
     let gone = Response::decline().with_status(StatusCode::GONE);
     assert_eq!(gone.body().unwrap(), r#"{"title":"Gone","status":410}"#);
     assert!(!gone.is_declined());

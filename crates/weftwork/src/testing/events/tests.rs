@@ -50,7 +50,7 @@ fn events_are_read_as_a_page_reads_them() {
 }
 
 #[test]
-fn a_hub_is_read_by_many() {
+fn a_hub_has_many_readers() {
     let hub = EventHub::default();
     let own = hub.clone();
     let mut client = TestClient::new(move |req: &mut Request<'_>| own.join(req));
@@ -139,7 +139,7 @@ fn a_handler_comes_as_far_as_the_clock() {
 }
 
 #[test]
-fn a_handler_is_told_that_the_server_stops() {
+fn a_handler_sees_that_the_server_stops() {
     let (_, mut client) = ticking();
     let mut page = client.events("/");
     client.drain();

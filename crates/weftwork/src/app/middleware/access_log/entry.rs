@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_comes_out_printable_and_can_be_told_back() {
+    fn every_byte_is_escaped_to_printable_text_reversibly() {
         for byte in 0..=u8::MAX {
             let (mut text, mut json) = (String::new(), String::new());
             push_escaped(&mut text, &[byte], b" ");

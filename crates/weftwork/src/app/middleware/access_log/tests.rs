@@ -219,7 +219,7 @@ fn a_panic_is_logged_with_its_user_id_and_trace() {
 
 /// CVE-2020-7694 and similar: terminals obey escape sequences, and a newline forges an entry.
 #[test]
-fn no_client_writes_the_log() {
+fn client_input_cannot_forge_log_lines() {
     let evil = "x\" 200 1 \"\\\u{9b}31m\u{fc}\t";
     let fields = [("User-Agent", evil), ("Referer", evil)];
     let asked = || asking("GET", "/%0a%0d'(script)", &fields);
@@ -266,7 +266,7 @@ fn stuck(lines_max: usize) -> (Sink, Receiver<()>, Sender<()>) {
 }
 
 #[test]
-fn nobody_waits_for_a_stuck_writer() {
+fn a_stuck_writer_does_not_block_requests() {
     let (sink, has_entered, let_go) = stuck(10);
     sink.submit("first\n".into());
     has_entered.recv().unwrap();
@@ -279,7 +279,7 @@ fn nobody_waits_for_a_stuck_writer() {
 
 /// A line may be as long as a head, and each of its bytes becomes four to six.
 #[test]
-fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
+fn long_lines_do_not_fill_the_memory_while_the_writer_is_stuck() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let long = "x".repeat(100 << 10);
     sink.submit(long.clone());
@@ -292,7 +292,7 @@ fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
 }
 
 #[test]
-fn there_is_room_again_when_long_lines_are_written() {
+fn written_lines_free_space_in_the_queue() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let half = "x".repeat(4 << 20);
     for _ in 0..5 {
@@ -348,7 +348,7 @@ fn json_has_the_route_as_it_was_written() {
 
 #[cfg(feature = "compression")]
 #[test]
-fn what_is_known_of_a_panic_is_known_behind_a_decoder() {
+fn a_panic_inside_decompression_is_logged_with_its_request_id() {
     let bug = |_: &mut Request<'_>| -> Response { panic!("a bug") };
     let canned = asking("POST", "/", &[("Content-Encoding", "gzip"), ("X-Request-Id", "c0ffee")]);
     let handler = bug.with(crate::middleware::Decompression::new()).with(RequestIds::new());

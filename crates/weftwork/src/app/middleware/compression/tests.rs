@@ -62,7 +62,7 @@ fn a_text_in_every_coding() {
 }
 
 #[test]
-fn who_wants_none_gets_none_but_is_told_that_it_varies() {
+fn without_accept_encoding_the_response_is_plain_and_has_vary() {
     for accept in ["", "identity", "*;q=0", "deflate"] {
         let (coding, fields, body) = ask("GET", accept, page);
         assert_eq!((coding, body.as_slice()), (None, words().as_bytes()));
@@ -319,7 +319,7 @@ fn a_digest_that_is_to_come_is_left_true() {
 }
 
 #[test]
-fn a_digest_that_nobody_announced_is_not_sent() {
+fn an_unannounced_digest_is_not_sent() {
     let named = |name| (HeaderName::from_static(name), HeaderValue::from_static("of the text"));
     let told = Arc::new(Mutex::new(Vec::new()));
     let tells = told.clone();

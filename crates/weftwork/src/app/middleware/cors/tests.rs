@@ -42,7 +42,7 @@ fn a_listed_origin_may_read() {
 
 /// Prefixes, suffixes, patterns and `null`: known mistakes of other libraries.
 #[test]
-fn nobody_else_may() {
+fn an_unlisted_origin_may_not_read() {
     for origin in [
         "null",
         "",
@@ -96,7 +96,7 @@ fn a_preflight_is_answered_here() {
 }
 
 #[test]
-fn a_preflight_of_others_is_refused() {
+fn a_preflight_of_an_unlisted_origin_is_refused() {
     let asked = [("Origin", "https://evil.example"), ("Access-Control-Request-Method", "DELETE")];
     assert_eq!(ask(listed(), "OPTIONS", &asked), (403, "vary: origin\n".into()));
 }
@@ -155,7 +155,7 @@ fn a_grant_of_the_handler_is_replaced() {
 }
 
 #[test]
-fn mistakes_in_the_settings_are_told() {
+fn mistakes_in_the_settings_are_reported() {
     for origin in
         ["*", "null", "app.example", "https://app.example/", "https://*.example", "https://App.example"]
     {

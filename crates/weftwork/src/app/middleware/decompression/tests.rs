@@ -85,7 +85,7 @@ fn a_body_without_a_coding_is_left_alone() {
 }
 
 #[test]
-fn other_codings_are_415_and_told_what_would_do() {
+fn other_codings_are_415_with_the_supported_ones() {
     for name in ["deflate", "compress", "gzip, gzip", "br, gzip", "aes128gcm", "\u{fc}"] {
         let response = post(name, &[b"x"]);
         assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{name}");
@@ -127,7 +127,7 @@ fn garbage_is_an_error() {
 
 /// CVE-2018-1000518 and similar: a few kilobytes that decode to gigabytes.
 #[test]
-fn a_bomb_is_refused_before_it_goes_off() {
+fn a_decompression_bomb_is_refused_before_it_is_decoded() {
     for coding in CODINGS {
         let bomb = pack(coding, &vec![0; 4 << 20]);
         assert!(bomb.len() < 16 << 10, "{coding}: {}", bomb.len());
@@ -178,7 +178,7 @@ fn the_ratio_counts_past_the_first_bytes() {
 
 /// Empty members never reach a limit on the decoded size.
 #[test]
-fn nobody_sends_nothing_for_ever() {
+fn a_body_that_decodes_to_nothing_without_end_is_refused() {
     let empty = pack("gzip", b"").repeat(20_000);
     refused(400, "gzip", &empty);
     let skippable = [&0x184d_2a50_u32.to_le_bytes()[..], &1000_u32.to_le_bytes(), &[0; 1000]].concat();
@@ -241,7 +241,7 @@ fn an_error_stays_an_error() {
 /// Data that a router adds to the request is visible behind the middleware, and is removed before the next
 /// mount.
 #[test]
-fn captures_states_and_mounts_are_known_behind_it() {
+fn captures_states_and_mounts_are_kept_inside_decompression() {
     struct Name(&'static str);
     fn show(State(name): State<Name>, req: &mut Request<'_>) -> Result<String> {
         let at = format!("{} {} {}", name.0, req.mounted_at(), req.path());
@@ -268,7 +268,7 @@ fn captures_states_and_mounts_are_known_behind_it() {
 }
 
 #[test]
-fn trailers_are_seen_but_for_those_of_the_coded_bytes() {
+fn trailers_are_kept_except_those_about_the_coded_bytes() {
     let seen = |req: &mut Request<'_>| -> Result<String> {
         let before = req.trailers().len();
         let text = req.body().text()?;

@@ -159,7 +159,7 @@ fn only_a_whole_200_in_memory_is_kept() {
 }
 
 #[test]
-fn who_shows_credentials_gets_and_leaves_only_what_is_public() {
+fn a_request_with_credentials_gets_and_stores_only_public_responses() {
     const OWN: [&[(&str, &str)]; 3] =
         [&[("authorization", "Basic eA==")], &[("cookie", "a=b")], &[("Cookie", ""), ("x", "y")]];
     for own in OWN {

@@ -56,7 +56,7 @@ fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it(
 
 /// The client knows only the whole path.
 #[test]
-fn a_refused_method_is_told_with_the_whole_path() {
+fn the_refusal_of_a_method_names_the_whole_path() {
     let api = Router::new().mount("/links", Router::new().post("/", show("add")).post("/x", show("x")));
     let mut client = TestClient::new(Router::new().mount("/api", api));
     for path in ["/api/links", "/api/links/", "/api/links/x"] {

@@ -30,7 +30,7 @@ fn check_mistake(router: Router, error: RouteError, text: &str) {
 }
 
 #[test]
-fn every_mistake_is_told_before_the_start() {
+fn every_mistake_is_reported_before_the_start() {
     let wrong = |path: &str, why: PatternFault| RouteError::Pattern { path: path.to_owned(), why };
     let mistakes = vec![
         (
@@ -143,7 +143,7 @@ fn every_mistake_is_told_before_the_start() {
 
 /// The docs of `Router` describe which captures may share a position. The error of a refused pair must be true.
 #[test]
-fn captures_that_cannot_be_told_apart_are_refused_as_that() {
+fn ambiguous_captures_are_refused_as_such() {
     let errors = |one, other| Router::new().get(one, show("1")).get(other, show("2")).errors().to_vec();
     for (one, other) in [
         ("/a/{x}/c", "/a/{*r}"),
@@ -186,7 +186,7 @@ fn a_server_does_not_start_with_a_mistake() {
 
 /// The same as for mounts.
 #[test]
-fn mistakes_of_a_router_within_a_route_are_told_too() {
+fn mistakes_of_a_router_within_a_route_are_reported() {
     let why = "invalid route \"a\": a path must start with a slash";
     let wrong = || Router::new().get("a", show("1"));
     for (router, path) in [

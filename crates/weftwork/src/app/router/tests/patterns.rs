@@ -15,7 +15,7 @@ fn none(_: &mut Request<'_>) -> StatusCode {
 }
 
 #[test]
-fn a_pattern_is_told_with_what_is_in_front_of_it() {
+fn a_pattern_includes_its_prefix() {
     let inner = || Router::new().get("/", none).get("/{id}", none).mount("/raw", none);
     let router = Router::new()
         .get("/", none)
@@ -57,7 +57,7 @@ fn a_pattern_is_told_with_what_is_in_front_of_it() {
 }
 
 #[test]
-fn it_is_told_within_a_mount_and_behind_a_fallback() {
+fn a_pattern_is_known_within_a_mount_and_after_a_fallback() {
     let within = Router::new().get("/{id}", none).with(told);
     let files = none.with(told);
     let behind = Router::new().get("/behind/{id}", none);

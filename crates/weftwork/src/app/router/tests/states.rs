@@ -142,7 +142,7 @@ fn router_of(number: usize) -> Router {
 }
 
 #[test]
-fn a_state_that_nobody_gives_keeps_the_server_from_starting() {
+fn a_missing_state_keeps_the_server_from_starting() {
     let state = std::any::type_name::<Name>();
     for (router, path) in ways() {
         let wanted = RouteError::MissingState { path: path.into(), state };

@@ -80,7 +80,7 @@ fn what_a_writer_changes_is_forgotten_when_it_is_done() {
 /// Targets share their counts of changes, but few do. Which ones is random: with 4,096 counts a hundred changes
 /// affect one target of 40, and with 64 counts four of five.
 #[test]
-fn changes_of_other_targets_hinder_little() {
+fn changes_of_other_targets_rarely_prevent_storing() {
     let cache = Arc::new(ResponseCache::new());
     let inside = cache.clone();
     let handler = counting(move |_, response| {

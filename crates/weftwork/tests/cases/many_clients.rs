@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::CASE;
 use crate::support::{Client, Guarantee, eventually};
 
-const CROWD: usize = 500;
+const CLIENTS: usize = 500;
 /// The value of `standby_kept`.
 const STANDBY: usize = 8;
 
@@ -17,9 +17,9 @@ fn slow_heads() {
     let site = CASE.start_with(|s| s.head_timeout(timeout).threads_max(128));
     site.client().get("/").is(200, "hello");
     let idle = site.running.threads();
-    let mut crowd: Vec<Client> = (0..CROWD).map(|_| site.client()).collect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| site.client()).collect();
     for byte in b"GET /".chunks(1) {
-        crowd.iter_mut().for_each(|client| drop(client.try_send(byte)));
+        clients.iter_mut().for_each(|client| drop(client.try_send(byte)));
         if costs_no_thread {
             site.client().get("/").is(200, "hello");
             // A busy machine may keep a leader off its core for so long that it counts as blocked.
@@ -29,10 +29,10 @@ fn slow_heads() {
         assert!(site.running.threads() <= site.running.settings().threads_max);
     }
     // On engines with a thread for each connection, later clients wait for earlier ones.
-    eventually("all of them are ended", || site.running.stats().timeouts >= CROWD as u64);
-    for client in crowd {
-        let said = client.rest();
-        assert!(said.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&said));
+    eventually("all of them are ended", || site.running.stats().timeouts >= CLIENTS as u64);
+    for client in clients {
+        let response = client.rest();
+        assert!(response.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&response));
     }
     site.is_well();
 }
