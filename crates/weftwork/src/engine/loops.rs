@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Poll, Registry, Token, Waker};
 
 use super::conn_table::WAKER;
-use super::inbox::Inbox;
+use super::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use crate::conn::{Conn, Registered};
 use crate::message::WakeConn;
 
@@ -44,49 +43,26 @@ const ADOPTING_MAX: usize = 16;
 
 /// The loops of a server.
 pub(super) struct LoopGroup {
-    handles: Arc<[CachePadded<LoopHandle>]>,
+    handles: Box<[CachePadded<LoopHandle>]>,
+    /// Counts the requests to close idle connections: each one goes to the next loop.
+    close_idle_requests: AtomicUsize,
     pub(super) activity: LoopActivity,
-}
-
-/// The inbox of one loop, as the loop has it. When the loop ends, messages are dropped: a connection in the inbox
-/// would stay open as long as the server exists.
-pub(super) struct InboxReceiver {
-    handles: Arc<[CachePadded<LoopHandle>]>,
-    index: usize,
-}
-
-impl InboxReceiver {
-    pub(super) fn take_all(&self, into: &mut Vec<LoopMessage>) {
-        self.handles[self.index].inbox.take_all(into);
-    }
-}
-
-impl Drop for InboxReceiver {
-    fn drop(&mut self) {
-        let handle = &self.handles[self.index];
-        handle.inbox.close();
-        // No loop sends it a new connection any more.
-        handle.load.store(usize::MAX / 2, Ordering::Relaxed);
-    }
 }
 
 /// Wakes connections of one loop, for threads that have something for them to send.
 struct LoopWaker {
-    handles: Arc<[CachePadded<LoopHandle>]>,
+    loops: Arc<LoopGroup>,
     index: usize,
 }
 
 impl WakeConn for LoopWaker {
     fn wake(&self, key: usize) {
-        let handle = &self.handles[self.index];
-        if handle.inbox.push(LoopMessage::Wake(Token(key))) {
-            handle.wake();
-        }
+        self.loops.send(self.index, LoopMessage::Wake(Token(key)));
     }
 }
 
 impl LoopGroup {
-    pub(super) fn new(polls: &[Poll]) -> io::Result<LoopGroup> {
+    pub(super) fn new(polls: &[Poll]) -> io::Result<Arc<LoopGroup>> {
         let handles = polls.iter().map(|poll| {
             Ok(CachePadded::new(LoopHandle {
                 inbox: Inbox::new(),
@@ -97,53 +73,51 @@ impl LoopGroup {
                 close_idle_wanted: AtomicBool::new(false),
             }))
         });
-        Ok(LoopGroup {
+        Ok(Arc::new(LoopGroup {
             handles: handles.collect::<io::Result<_>>()?,
+            close_idle_requests: AtomicUsize::new(0),
             activity: LoopActivity::new(polls.len()),
-        })
+        }))
     }
 
     pub(super) fn handle(&self, index: usize) -> &LoopHandle {
         &self.handles[index]
     }
 
-    /// The receiving end of a loop's inbox, for [`EventLoop::new`](super::event_loop::EventLoop::new).
-    pub(super) fn receiver(&self, index: usize) -> InboxReceiver {
-        InboxReceiver { handles: self.handles.clone(), index }
-    }
-
-    /// What wakes connections of a loop, for [`EventLoop::new`](super::event_loop::EventLoop::new).
-    pub(super) fn waker(&self, index: usize) -> Arc<dyn WakeConn> {
-        Arc::new(LoopWaker { handles: self.handles.clone(), index })
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.handles.len()
+    /// What wakes connections of a loop.
+    pub(super) fn waker(self: &Arc<LoopGroup>, index: usize) -> Arc<dyn WakeConn> {
+        Arc::new(LoopWaker { loops: self.clone(), index })
     }
 
     pub(super) fn send(&self, index: usize, message: LoopMessage) {
         let handle = self.handle(index);
         if handle.inbox.push(message) {
-            handle.wake();
+            handle.end_poll();
         }
     }
 
-    /// Asks a loop to close idle connections and to accept: the cap is reached, and a connection waits.
-    pub(super) fn request_close_idle(&self, index: usize) {
-        let handle = self.handle(index);
-        handle.close_idle_wanted.store(true, Ordering::SeqCst);
-        if handle.inbox.wake() {
+    /// The loop has ended. Messages are dropped: a connection in the inbox would stay open as long as the server exists.
+    pub(super) fn close(&self, index: usize) {
+        self.handle(index).inbox.close();
+        // No loop sends it a new connection any more.
+        self.handle(index).load.store(usize::MAX / 2, Ordering::Relaxed);
+    }
+
+    /// Asks another loop to close idle connections and to accept, the next one each time: the cap is reached, and a connection
+    /// waits.
+    pub(super) fn request_close_idle(&self, from: usize) {
+        let others = self.handles.len() - 1;
+        if others > 0 {
+            let request = self.close_idle_requests.fetch_add(1, Ordering::Relaxed);
+            let handle = self.handle((from + 1 + request % others) % self.handles.len());
+            handle.close_idle_wanted.store(true, Ordering::SeqCst);
             handle.wake();
         }
     }
 
     /// Wakes every loop: something has changed for all of them.
     pub(super) fn wake_all(&self) {
-        for handle in self.handles.iter() {
-            if handle.inbox.wake() {
-                handle.wake();
-            }
-        }
+        self.handles.iter().for_each(|handle| handle.wake());
     }
 
     #[cfg(test)]
@@ -160,7 +134,7 @@ impl LoopGroup {
     /// The loop with the fewest connections, if this loop has more than `most` beyond that: the kernel chooses which
     /// loop accepts. The caller's connection is counted there.
     pub(super) fn less_loaded(&self, index: usize, mine: usize, most: usize) -> Option<usize> {
-        if self.len() == 1 || mine <= most {
+        if self.handles.len() == 1 || mine <= most {
             return None;
         }
         self.note_load(index, mine);
@@ -200,7 +174,14 @@ impl LoopHandle {
         self.close_idle_wanted.load(Ordering::SeqCst)
     }
 
+    /// Wakes the loop if it sleeps.
     fn wake(&self) {
+        if self.inbox.wake() {
+            self.end_poll();
+        }
+    }
+
+    fn end_poll(&self) {
         if let Err(error) = self.waker.wake() {
             log::error!("a loop could not be woken: {error}");
         }
@@ -274,5 +255,66 @@ impl LoopActivity {
         }
         self.asleep.store(false, Ordering::SeqCst);
         woken
+    }
+}
+
+/// Messages that were sent to a loop and not yet read.
+pub(super) struct Inbox<T> {
+    /// `None`: the loop has ended, and reads no more messages.
+    messages: Mutex<Option<Vec<T>>>,
+    /// The loop waits for the poller, or is about to: a thread that sends a message has to wake it.
+    asleep: AtomicBool,
+}
+
+impl<T> Inbox<T> {
+    pub(super) fn new() -> Inbox<T> {
+        Inbox { messages: Mutex::new(Some(Vec::new())), asleep: AtomicBool::new(false) }
+    }
+
+    /// Sends a message. True: the caller must wake the loop. If the loop has ended, the message is dropped.
+    #[must_use]
+    pub(super) fn push(&self, message: T) -> bool {
+        let mut messages = lock(&self.messages);
+        let Some(open) = messages.as_mut() else { return false };
+        open.push(message);
+        drop(messages);
+        self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// The loop ends: messages that were sent are dropped, and so are all later ones.
+    pub(super) fn close(&self) {
+        let messages = lock(&self.messages).take();
+        drop(messages);
+    }
+
+    /// True: there is no message, and from now on `push` says when to wake. False: there is a message, do not sleep.
+    pub(super) fn prepare_park(&self) -> bool {
+        // A swap, which costs as much as a store on x86, so that loom can check `wake`: loom has no single order of
+        // all SeqCst accesses.
+        self.asleep.swap(true, Ordering::SeqCst);
+        if lock(&self.messages).as_ref().is_none_or(Vec::is_empty) {
+            return true;
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// The loop is awake again, for whatever reason.
+    pub(super) fn unpark(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// True: the loop slept, and the caller must wake it. False: a change made before (SeqCst) is seen by a loop that
+    /// checks after [`Inbox::prepare_park`].
+    #[must_use]
+    pub(super) fn wake(&self) -> bool {
+        self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes all messages, in the order of arrival. `into` must be empty.
+    pub(super) fn take_all(&self, into: &mut Vec<T>) {
+        if let Some(messages) = lock(&self.messages).as_mut() {
+            std::mem::swap(messages, into);
+        }
     }
 }

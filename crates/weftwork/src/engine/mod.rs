@@ -1,7 +1,6 @@
 //! Assigns connections to threads. The five engines share the connection core and parse no bytes themselves.
 
 mod acceptor;
-mod active_conn;
 mod adaptive;
 mod blocking;
 #[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
@@ -12,7 +11,6 @@ mod event_loop;
 #[cfg(feature = "fibers")]
 mod fibers;
 mod handoff;
-mod inbox;
 mod info;
 mod loops;
 mod predictor;

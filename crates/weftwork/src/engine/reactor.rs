@@ -10,10 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::Poll;
-
 use super::acceptor::Listeners;
-use super::event_loop::{EventLoop, LoopEvent};
+use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
 use super::thread_pool::{Limits, NoEvents, ThreadPool, Work};
 use super::thread_wait::{OwnedThreadWait, ThreadWait};
@@ -31,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 struct Reactor {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
+    loops: Arc<LoopGroup>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     listeners: Listeners,
     /// For upgraded connections.
@@ -45,18 +43,11 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let reactor = Reactor::new(&polls, cx, handler, &listeners)?;
-    let now = reactor.cx.clock.now();
     // All loops are created before the first thread starts: if one fails, no thread has to be ended.
-    let loops = polls
-        .into_iter()
-        .enumerate()
-        .map(|(index, poll)| EventLoop::new(index, poll, &reactor.loops, listeners.clone(), now))
-        .collect::<io::Result<Vec<_>>>()?;
-    for (index, lp) in loops.into_iter().enumerate() {
+    let (reactor, loops) = Reactor::new(loops, cx, handler, &listeners)?;
+    for lp in loops {
         let own = reactor.clone();
-        match std::thread::Builder::new().name(format!("weft-{index}")).spawn(move || own.run(lp)) {
+        match std::thread::Builder::new().name(format!("weft-{}", lp.index)).spawn(move || own.run(lp)) {
             Ok(thread) => reactor.lock().push(thread),
             Err(error) => {
                 reactor.cx.enter(Stage::Closing);
@@ -71,28 +62,30 @@ pub(super) fn start(
 impl Reactor {
     /// The engine before its first thread.
     fn new(
-        polls: &[Poll],
+        loops: usize,
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: &Arc<Vec<Listener>>,
-    ) -> io::Result<Arc<Reactor>> {
+    ) -> io::Result<(Arc<Reactor>, Vec<EventLoop>)> {
         let settings = &cx.settings;
         let limits = Limits {
             idle_kept: 0,
-            threads_max: settings.threads_max.saturating_sub(polls.len()).max(1),
+            threads_max: settings.threads_max.saturating_sub(loops).max(1),
             queue_max: settings.queue_max,
             starts_ahead: false,
             keep_alive: KEEP_ALIVE,
         };
-        Ok(Arc::new(Reactor {
-            loops: LoopGroup::new(polls)?,
+        let (loops, opened) = EventLoop::open_all(loops, listeners, cx.clock.now())?;
+        let reactor = Arc::new(Reactor {
+            loops,
             upgrade_pool: ThreadPool::new(limits, NoEvents),
             upgrade_threads: Threads::default(),
             threads: Mutex::default(),
             listeners: Listeners::new(listeners),
             cx,
             handler,
-        }))
+        });
+        Ok((reactor, opened))
     }
 
     /// A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
@@ -108,10 +101,10 @@ impl Reactor {
         // The loop's time is from its last wait. Calls since then have taken time.
         let mut now = lp.now();
         loop {
-            let mut called = match lp.run_until_call(&self.loops, &self.cx) {
-                LoopEvent::Stop => return,
-                LoopEvent::Call(active) => Some(active),
-            };
+            let mut called = lp.run_until_call(&self.cx);
+            if called.is_none() {
+                return;
+            }
             while let Some(mut active) = called {
                 if active.conn.is_upgraded() {
                     self.run_upgraded(lp.remove(active));
@@ -194,7 +187,7 @@ mod tests {
         let (_burst, site) = Burst::pending(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
         let listeners = Arc::new(vec![site.listener]);
-        (Reactor::new(&[Poll::new().unwrap()], site.cx, site.handler, &listeners).unwrap(), address)
+        (Reactor::new(1, site.cx, site.handler, &listeners).unwrap().0, address)
     }
 
     fn accept(engine: &Reactor) -> Box<Conn> {

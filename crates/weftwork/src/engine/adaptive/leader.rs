@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::{Mode, Shared, WorkerState};
 use crate::conn::{Call, Conn, IoWait, Readiness};
-use crate::engine::active_conn::ActiveConn;
 use crate::engine::blocking::{BlockingHook, Work};
-use crate::engine::event_loop::{EventLoop, LoopEvent};
+use crate::engine::conn_table::ActiveConn;
+use crate::engine::event_loop::EventLoop;
 use crate::engine::handoff::Ticket;
 use crate::engine::loops::LoopMessage;
 use crate::engine::thread_wait;
@@ -48,12 +48,11 @@ impl Shared {
         lp.refresh(&self.cx);
         self.cells[lp.index].invalidate();
         loop {
-            let event;
-            (lp, event) = self.with_guard(lp, |lp| lp.run_until_call(&self.loops, &self.cx));
-            let mut called = match event {
-                LoopEvent::Stop => return None,
-                LoopEvent::Call(active) => Some(active),
-            };
+            let mut called;
+            (lp, called) = self.with_guard(lp, |lp| lp.run_until_call(&self.cx));
+            if called.is_none() {
+                return None;
+            }
             while let Some(mut active) = called {
                 let mode;
                 (lp, mode) =

@@ -41,7 +41,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use mio::Poll;
 
 use self::leader::CurrentLoop;
 use super::EngineHandle;
@@ -130,7 +129,7 @@ struct Shared {
     mode: Mode,
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
+    loops: Arc<LoopGroup>,
     listeners: Listeners,
     /// Each on a cache line of its own: its leader writes there twice a request.
     cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
@@ -175,13 +174,12 @@ impl Shared {
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
     ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
-        let loops = mode.loops();
-        let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let (loops, opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
         let shared = Arc::new(Shared {
             mode,
-            loops: LoopGroup::new(&polls)?,
+            loops,
             listeners: Listeners::new(&listeners),
-            cells: (0..loops).map(|_| CachePadded::new(HandoffCell::new())).collect(),
+            cells: opened.iter().map(|_| CachePadded::new(HandoffCell::new())).collect(),
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
@@ -189,13 +187,7 @@ impl Shared {
             handler,
             cx,
         });
-        let now = shared.cx.clock.now();
-        let loops = polls
-            .into_iter()
-            .enumerate()
-            .map(|(index, poll)| EventLoop::new(index, poll, &shared.loops, listeners.clone(), now));
-        let loops = loops.collect::<io::Result<_>>()?;
-        Ok((shared, loops))
+        Ok((shared, opened))
     }
 
     fn open(self: &Arc<Shared>, loops: Vec<EventLoop>) -> io::Result<()> {

@@ -20,13 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mio::Poll;
 use weftwork_fiber::{BlockingPool, Config, Runtime};
 
 use self::executor::FiberExecutor;
 use self::wait::FiberBlocking;
 use super::acceptor::Listeners;
-use super::active_conn::ActiveConn;
+use super::conn_table::ActiveConn;
 use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
 use super::{EngineHandle, log_caught_panic};
@@ -39,7 +38,7 @@ use crate::transport::log_limit::LogLimit;
 struct Fibers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
+    loops: Arc<LoopGroup>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     listeners: Listeners,
     /// For [`weftwork::blocking`](crate::blocking).
@@ -54,10 +53,10 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+    let (loops, opened) = EventLoop::open_all(threads, &listeners, cx.clock.now())?;
     let settings = &cx.settings;
     let engine = Arc::new(Fibers {
-        loops: LoopGroup::new(&polls)?,
+        loops,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
         refusals: LogLimit::new(1),
         threads: Mutex::default(),
@@ -65,7 +64,7 @@ pub(super) fn start(
         handler,
         cx,
     });
-    let started = engine.start(polls, &listeners);
+    let started = engine.start(opened);
     if started.is_err() {
         engine.cx.enter(Stage::Closing);
         engine.wake();
@@ -75,13 +74,11 @@ pub(super) fn start(
 
 impl Fibers {
     /// Returns when every thread has its fibers' poller and stack, which only the thread itself can make.
-    fn start(self: &Arc<Fibers>, polls: Vec<Poll>, listeners: &Arc<Vec<Listener>>) -> io::Result<()> {
-        let now = self.cx.clock.now();
+    fn start(self: &Arc<Fibers>, loops: Vec<EventLoop>) -> io::Result<()> {
         let (opened, results) = channel();
-        for (index, poll) in polls.into_iter().enumerate() {
-            let lp = EventLoop::new(index, poll, &self.loops, listeners.clone(), now)?;
+        for lp in loops {
             let (own, opened) = (self.clone(), opened.clone());
-            let thread = std::thread::Builder::new().name(format!("weft-{index}"));
+            let thread = std::thread::Builder::new().name(format!("weft-{}", lp.index));
             self.lock().push(thread.spawn(move || own.open(lp, opened))?);
         }
         drop(opened);
@@ -145,7 +142,7 @@ impl Thread {
             let over = self.lead(|lp| {
                 let over = lp.is_over(&engine.cx);
                 if !over {
-                    lp.wait(&engine.loops, &engine.cx, timeout);
+                    lp.wait(&engine.cx, timeout);
                 }
                 over
             });
@@ -182,7 +179,7 @@ impl Thread {
             }
             let next = match self.executor.next_waiting() {
                 Some(active) => Some(active),
-                None => self.lead(|lp| lp.poll_ready(&engine.loops, &engine.cx))?,
+                None => self.lead(|lp| lp.poll_ready(&engine.cx))?,
             };
             match next {
                 Some(active) => self.run_on_a_fiber(active)?,
