@@ -130,8 +130,7 @@ pub(super) struct ActiveConn {
 impl ActiveConn {
     /// Takes the connection out of a loop that another thread leads by now, to serve it without the loop.
     pub(super) fn leave_loop(mut self, loops: &LoopGroup) -> Box<Conn> {
-        let token = self.token();
-        loops.deregister(&mut self.conn, token);
+        loops.deregister(&mut self.conn);
         self.conn
     }
 

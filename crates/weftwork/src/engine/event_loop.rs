@@ -299,13 +299,13 @@ impl EventLoop {
         let sleeps =
             !busy && handle.inbox.prepare_park() && self.stage_is_known(cx) && !handle.close_idle_wanted();
         if sleeps {
-            self.loops.activity.set_idle(self.index);
+            self.loops.set_idle(self.index);
         }
         self.polled = self.now;
         self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
             self.handle().inbox.unpark();
-            self.loops.activity.set_busy(self.index);
+            self.loops.set_busy(self.index);
         }
         self.refresh(cx);
         self.acceptor.next_cycle(self.now);

@@ -35,6 +35,7 @@ pub(super) struct LoopHandle {
     /// Connections that other loops have sent it since it last reported its load.
     adopting: AtomicUsize,
     close_idle_wanted: AtomicBool,
+    busy: AtomicBool,
 }
 
 /// Maximum number of connections that other loops send to a loop between two reports of its load. A loop whose
@@ -46,7 +47,9 @@ pub(super) struct LoopGroup {
     handles: Box<[CachePadded<LoopHandle>]>,
     /// Counts the requests to close idle connections: each one goes to the next loop.
     close_idle_requests: AtomicUsize,
-    pub(super) activity: LoopActivity,
+    /// The thread that sleeps when no loop is busy.
+    monitor: OnceLock<Thread>,
+    monitor_asleep: AtomicBool,
 }
 
 /// Wakes connections of one loop, for threads that have something for them to send.
@@ -71,12 +74,14 @@ impl LoopGroup {
                 load: AtomicUsize::new(0),
                 adopting: AtomicUsize::new(0),
                 close_idle_wanted: AtomicBool::new(false),
+                busy: AtomicBool::new(true),
             }))
         });
         Ok(Arc::new(LoopGroup {
             handles: handles.collect::<io::Result<_>>()?,
             close_idle_requests: AtomicUsize::new(0),
-            activity: LoopActivity::new(polls.len()),
+            monitor: OnceLock::new(),
+            monitor_asleep: AtomicBool::new(false),
         }))
     }
 
@@ -152,13 +157,66 @@ impl LoopGroup {
     }
 
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
-    pub(super) fn deregister(&self, conn: &mut Conn, token: Token) {
+    pub(super) fn deregister(&self, conn: &mut Conn) {
         let home = conn.owner.loop_index as usize;
         if std::mem::take(&mut conn.owner.registered) != Registered::Not {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.handles[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }
-        self.send(home, LoopMessage::Released(token));
+        self.send(home, LoopMessage::Released(Token(conn.owner.token)));
+    }
+
+    /// Makes the calling thread the monitor.
+    pub(super) fn attach_monitor(&self) {
+        let _ = self.monitor.set(std::thread::current());
+    }
+
+    pub(super) fn set_idle(&self, index: usize) {
+        self.handle(index).busy.store(false, Ordering::Release);
+    }
+
+    /// The store must be seen before the load: a monitor that goes to sleep does both in the other order.
+    pub(super) fn set_busy(&self, index: usize) {
+        self.handle(index).busy.store(true, Ordering::SeqCst);
+        self.wake_monitor_if_asleep();
+    }
+
+    /// Wakes the monitor if it sleeps. What it is needed for was stored before (SeqCst).
+    pub(super) fn wake_monitor_if_asleep(&self) {
+        if self.monitor_asleep.load(Ordering::SeqCst) {
+            self.wake_monitor();
+        }
+    }
+
+    pub(super) fn is_busy(&self, index: usize) -> bool {
+        self.handle(index).busy.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wake_monitor(&self) {
+        self.monitor_asleep.store(false, Ordering::SeqCst);
+        if let Some(monitor) = self.monitor.get() {
+            monitor.unpark();
+        }
+    }
+
+    /// The monitor sleeps until a loop is busy, or `is_wanted`. False: `timeout` has passed.
+    pub(super) fn sleep_until_busy(&self, timeout: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        self.monitor_asleep.store(true, Ordering::SeqCst);
+        let any_busy = || (0..self.handles.len()).any(|index| self.is_busy(index));
+        let mut woken = true;
+        while woken && self.monitor_asleep.load(Ordering::SeqCst) && !any_busy() && !is_wanted() {
+            match until {
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    std::thread::park_timeout(left);
+                    woken = !left.is_zero();
+                }
+                None => std::thread::park(),
+            }
+        }
+        self.monitor_asleep.store(false, Ordering::SeqCst);
+        woken
     }
 }
 
@@ -185,76 +243,6 @@ impl LoopHandle {
         if let Err(error) = self.waker.wake() {
             log::error!("a loop could not be woken: {error}");
         }
-    }
-}
-
-/// Which loops are busy, for the monitor: it sleeps when no loop is.
-pub(super) struct LoopActivity {
-    busy: Vec<CachePadded<AtomicBool>>,
-    asleep: AtomicBool,
-    monitor: OnceLock<Thread>,
-}
-
-impl LoopActivity {
-    fn new(loops: usize) -> LoopActivity {
-        LoopActivity {
-            busy: (0..loops).map(|_| CachePadded::new(AtomicBool::new(true))).collect(),
-            asleep: AtomicBool::new(false),
-            monitor: OnceLock::new(),
-        }
-    }
-
-    /// Makes the calling thread the monitor.
-    pub(super) fn attach(&self) {
-        let _ = self.monitor.set(std::thread::current());
-    }
-
-    pub(super) fn set_idle(&self, index: usize) {
-        self.busy[index].store(false, Ordering::Release);
-    }
-
-    /// The store must be seen before the load: a monitor that goes to sleep does both in the other order.
-    pub(super) fn set_busy(&self, index: usize) {
-        self.busy[index].store(true, Ordering::SeqCst);
-        self.wake_if_asleep();
-    }
-
-    /// Wakes the monitor if it sleeps. What it is needed for was stored before (SeqCst).
-    pub(super) fn wake_if_asleep(&self) {
-        if self.asleep.load(Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
-    pub(super) fn is_busy(&self, index: usize) -> bool {
-        self.busy[index].load(Ordering::SeqCst)
-    }
-
-    pub(super) fn wake(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
-        if let Some(monitor) = self.monitor.get() {
-            monitor.unpark();
-        }
-    }
-
-    /// The monitor sleeps until a loop is busy, or `is_wanted`. False: `timeout` has passed.
-    pub(super) fn sleep_until_busy(&self, timeout: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
-        let until = timeout.map(|timeout| Instant::now() + timeout);
-        self.asleep.store(true, Ordering::SeqCst);
-        let any_busy = || (0..self.busy.len()).any(|index| self.is_busy(index));
-        let mut woken = true;
-        while woken && self.asleep.load(Ordering::SeqCst) && !any_busy() && !is_wanted() {
-            match until {
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    std::thread::park_timeout(left);
-                    woken = !left.is_zero();
-                }
-                None => std::thread::park(),
-            }
-        }
-        self.asleep.store(false, Ordering::SeqCst);
-        woken
     }
 }
 

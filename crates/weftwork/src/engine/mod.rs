@@ -40,7 +40,7 @@ pub use self::info::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::transport::context::Context;
+use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::catch_log_panic;
 
@@ -246,6 +246,19 @@ pub(crate) fn join_within(mut threads: Vec<JoinHandle<()>>, timeout: Duration) -
     }
     threads.retain(|thread| !thread.is_finished());
     threads.len()
+}
+
+/// Returns an engine that was started. If that failed, the threads that were started end.
+fn started(
+    engine: Arc<dyn EngineHandle>,
+    cx: &Context,
+    result: io::Result<()>,
+) -> io::Result<Arc<dyn EngineHandle>> {
+    if result.is_err() {
+        cx.enter(Stage::Closing);
+        engine.wake();
+    }
+    result.map(|()| engine)
 }
 
 /// Starts `engine` at the listeners.

@@ -6,8 +6,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::acceptor::Listeners;
@@ -30,11 +29,10 @@ struct Reactor {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     loops: Arc<LoopGroup>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
     listeners: Listeners,
     /// For upgraded connections.
     upgrade_pool: ThreadPool<Box<Conn>, NoEvents>,
-    upgrade_threads: Threads,
 }
 
 pub(super) fn start(
@@ -45,18 +43,12 @@ pub(super) fn start(
 ) -> io::Result<Arc<dyn EngineHandle>> {
     // All loops are created before the first thread starts: if one fails, no thread has to be ended.
     let (reactor, loops) = Reactor::new(loops, cx, handler, &listeners)?;
-    for lp in loops {
+    let mut loops = loops.into_iter();
+    let opened = loops.try_for_each(|lp| {
         let own = reactor.clone();
-        match std::thread::Builder::new().name(format!("weft-{}", lp.index)).spawn(move || own.run(lp)) {
-            Ok(thread) => reactor.lock().push(thread),
-            Err(error) => {
-                reactor.cx.enter(Stage::Closing);
-                reactor.wake();
-                return Err(error);
-            }
-        }
-    }
-    Ok(reactor)
+        reactor.threads.spawn(&format!("weft-{}", lp.index), move || own.run(lp))
+    });
+    super::started(reactor.clone(), &reactor.cx, opened)
 }
 
 impl Reactor {
@@ -79,8 +71,7 @@ impl Reactor {
         let reactor = Arc::new(Reactor {
             loops,
             upgrade_pool: ThreadPool::new(limits, NoEvents),
-            upgrade_threads: Threads::default(),
-            threads: Mutex::default(),
+            threads: Threads::default(),
             listeners: Listeners::new(listeners),
             cx,
             handler,
@@ -133,19 +124,15 @@ impl Reactor {
     /// Starts a thread that is counted already.
     fn start_upgrade_thread(self: &Arc<Reactor>) {
         let shared = self.clone();
-        let _ = self.upgrade_threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
+        let _ = self.threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
     }
 
     /// The life of such a thread.
     fn serve_upgraded(self: &Arc<Reactor>) {
         let is_wanted = || self.upgrade_pool.has_queue();
-        self.upgrade_threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
+        self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
             conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
         });
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,13 +150,11 @@ impl EngineHandle for Reactor {
     }
 
     fn join(&self, timeout: Duration) -> usize {
-        let mut threads = std::mem::take(&mut *self.lock());
-        threads.extend(self.upgrade_threads.take());
-        super::join_within(threads, timeout)
+        super::join_within(self.threads.take(), timeout)
     }
 
     fn threads(&self) -> usize {
-        self.lock().len() + self.upgrade_pool.stats().threads
+        self.threads.len()
     }
 }
 
@@ -208,7 +193,7 @@ mod tests {
         eventually("it has had its thread", || engine.cx.stats().connections == 0);
         assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, 0));
         engine.upgrade_pool.close();
-        assert_eq!(engine.upgrade_threads.join(burst::TIMEOUT), 0);
+        assert_eq!(engine.threads.join(burst::TIMEOUT), 0);
     }
 
     #[test]
@@ -216,7 +201,7 @@ mod tests {
         let (engine, address) = empty();
         let _client = connect(address);
         assert!(engine.upgrade_pool.count_busy());
-        engine.upgrade_threads.give_at_most(1);
+        engine.threads.give_at_most(1);
         engine.run_upgraded(accept(&engine));
         assert_eq!((engine.upgrade_pool.stats().threads, engine.upgrade_pool.stats().queued), (1, 1));
         engine.upgrade_pool.note_done();
@@ -228,7 +213,7 @@ mod tests {
     fn upgraded_connections_end_if_the_system_gives_no_thread() {
         let (engine, address) = empty();
         let _clients = [(); 2].map(|()| connect(address));
-        engine.upgrade_threads.give_at_most(0);
+        engine.threads.give_at_most(0);
         for shed in 1..=2 {
             engine.run_upgraded(accept(&engine));
             assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, shed));

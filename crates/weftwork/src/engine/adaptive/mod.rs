@@ -52,15 +52,15 @@ use super::loops::LoopGroup;
 use super::predictor::BlockingPredictor;
 use super::shared_poller::SharedPoller;
 use super::thread_pool::{Limits, ThreadPool, Work};
-use super::threads::Threads;
+use super::threads::{ThreadState, Threads};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::settings::Settings;
+use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::{LogLimit, catch_log_panic};
-use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -85,34 +85,23 @@ impl Mode {
     }
 
     fn limits(self, settings: &Settings) -> Limits {
-        let queue_max = settings.queue_max;
-        match self {
-            Mode::Adaptive { loops } => Limits {
-                // Each loop has one in reserve for handlers that it does not know yet.
-                idle_kept: settings.standby_kept.max(loops),
-                // Every loop needs a leader, whatever the limit says.
-                threads_max: settings.threads_max.max(loops + 1),
-                queue_max,
-                starts_ahead: false,
-                keep_alive: KEEP_ALIVE,
-            },
+        let (idle_kept, threads_max, keep_alive) = match self {
+            // Each loop has one in reserve for handlers that it does not know yet. Every loop needs a leader, whatever the
+            // limit says.
+            Mode::Adaptive { loops } => {
+                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), KEEP_ALIVE)
+            }
             // The leader calls no handler, and does not count.
-            Mode::Pool { standby } => Limits {
-                idle_kept: standby,
-                threads_max: settings.threads_max + 1,
-                queue_max,
-                starts_ahead: true,
-                keep_alive: POOL_KEEP_ALIVE,
-            },
-        }
+            Mode::Pool { standby } => (standby, settings.threads_max + 1, POOL_KEEP_ALIVE),
+        };
+        let starts_ahead = matches!(self, Mode::Pool { .. });
+        Limits { idle_kept, threads_max, queue_max: settings.queue_max, starts_ahead, keep_alive }
     }
 
     /// Threads that are started before the server is ready: the leaders, and at least one that never retires.
     fn threads_at_start(self) -> usize {
-        match self {
-            Mode::Adaptive { loops } => loops + 1,
-            Mode::Pool { standby } => standby + 1,
-        }
+        let (Mode::Adaptive { loops: kept } | Mode::Pool { standby: kept }) = self;
+        kept + 1
     }
 }
 
@@ -142,13 +131,9 @@ struct Shared {
 
 /// What a thread has of its own.
 struct WorkerState {
-    dates: DateCache,
-    pool: BufferPool,
+    thread: ThreadState,
     current: Rc<CurrentLoop>,
-    slot: Arc<CallSlot>,
 }
-
-struct Adaptive(Arc<Shared>);
 
 pub(super) fn start(
     mode: Mode,
@@ -157,13 +142,8 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
     let (shared, loops) = Shared::new(mode, cx, handler, listeners)?;
-    let engine = Arc::new(Adaptive(shared.clone()));
-    if let Err(error) = shared.open(loops) {
-        shared.cx.enter(Stage::Closing);
-        engine.wake();
-        return Err(error);
-    }
-    Ok(engine)
+    let opened = shared.open(loops);
+    super::started(shared.clone(), &shared.cx, opened)
 }
 
 impl Shared {
@@ -230,43 +210,6 @@ impl Shared {
         });
     }
 
-    /// Gives a loop to the next thread there is.
-    fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
-        let now = lp.now();
-        let had_reserve = std::mem::take(&mut lp.has_reserve);
-        if !self.pool.has_thread() {
-            // Its connections wait until a thread leads it. No other loop gives it new ones.
-            self.loops.note_load(lp.index, usize::MAX / 2);
-            self.warn_exhausted(now);
-        }
-        self.pool.submit_front(Job::Lead(lp), || self.spawn());
-        if had_reserve {
-            self.pool.unreserve(|| self.spawn());
-        }
-    }
-
-    fn end_reserve(self: &Arc<Shared>, lp: &mut EventLoop) {
-        if std::mem::take(&mut lp.has_reserve) {
-            self.pool.unreserve(|| self.spawn());
-        }
-    }
-
-    /// Gives a loop to another thread, or back if no thread is free.
-    fn try_hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
-        let has_reserve = std::mem::take(&mut lp.has_reserve);
-        let submitted = self.pool.try_submit_front(Job::Lead(lp), has_reserve, || self.spawn());
-        match submitted {
-            Ok(()) if has_reserve => self.pool.unreserve(|| self.spawn()),
-            Ok(()) => {}
-            Err(Job::Lead(mut lp)) => {
-                lp.has_reserve = has_reserve;
-                return Err(lp);
-            }
-            Err(Job::Serve(_)) => unreachable!("a loop was submitted"),
-        }
-        Ok(())
-    }
-
     /// No thread waits for a client while a loop waits for a thread.
     fn check_may_block(&self) -> io::Result<()> {
         match self.pool.is_starved() {
@@ -285,7 +228,7 @@ impl Shared {
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
             Ok(()) if is_late => {
                 Counters::count(&self.cx.counters.queued);
-                self.loops.activity.wake_if_asleep();
+                self.loops.wake_monitor_if_asleep();
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -295,12 +238,7 @@ impl Shared {
     }
 
     fn worker_state(self: &Arc<Shared>) -> WorkerState {
-        WorkerState {
-            dates: DateCache::new(self.cx.clock.now()),
-            pool: BufferPool::of_thread(&self.cx.shared_budget),
-            current: Rc::new(CurrentLoop::new(self.clone())),
-            slot: self.cx.watchdog.call_slot(),
-        }
+        WorkerState { thread: ThreadState::new(&self.cx), current: Rc::new(CurrentLoop::new(self.clone())) }
     }
 
     /// The life of a thread: it leads loops and serves connections, in whatever order that is needed.
@@ -310,7 +248,7 @@ impl Shared {
         self.threads.work(&self.pool, &|| self.spawn(), |work| {
             self.perform(work, &mut worker);
             if self.pool.idle() > 0 {
-                worker.pool.trim();
+                worker.thread.pool.trim();
             }
         });
     }
@@ -333,25 +271,25 @@ impl Shared {
     }
 }
 
-impl EngineHandle for Adaptive {
+impl EngineHandle for Shared {
     fn has_pending(&self) -> bool {
-        self.0.listeners.have_pending()
+        self.listeners.have_pending()
     }
 
     fn wake(&self) {
-        self.0.listeners.shut();
-        self.0.loops.wake_all();
-        self.0.loops.activity.wake();
-        if self.0.cx.stage() == Stage::Closing {
-            self.0.pool.close();
+        self.listeners.shut();
+        self.loops.wake_all();
+        self.loops.wake_monitor();
+        if self.cx.stage() == Stage::Closing {
+            self.pool.close();
         }
     }
 
     fn join(&self, timeout: Duration) -> usize {
-        let left = self.0.pool.wait_until_empty(timeout);
+        let left = self.pool.wait_until_empty(timeout);
         // Threads that are counted out have only to return, and the monitor may be stuck in a line of the log. The others are
         // in a handler, and are left to it.
-        let threads = self.0.threads.take();
+        let threads = self.threads.take();
         if left == 0 {
             super::join_within(threads, timeout);
         }
@@ -359,8 +297,8 @@ impl EngineHandle for Adaptive {
     }
 
     fn threads(&self) -> usize {
-        let threads = self.0.pool.stats().threads;
-        match self.0.mode {
+        let threads = self.pool.stats().threads;
+        match self.mode {
             Mode::Adaptive { .. } => threads,
             // The leader calls no handler.
             Mode::Pool { .. } => threads.saturating_sub(1),
@@ -368,7 +306,7 @@ impl EngineHandle for Adaptive {
     }
 
     fn leaks(&self) -> Vec<(&'static str, usize)> {
-        let stats = self.0.pool.stats();
+        let stats = self.pool.stats();
         vec![("threads that wait for work", stats.idle), ("requests that wait for a thread", stats.queued)]
     }
 }

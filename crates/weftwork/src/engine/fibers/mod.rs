@@ -15,9 +15,8 @@ mod wait;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weftwork_fiber::{BlockingPool, Config, Runtime};
@@ -28,6 +27,7 @@ use super::acceptor::Listeners;
 use super::conn_table::ActiveConn;
 use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
+use super::threads::Threads;
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -39,7 +39,7 @@ struct Fibers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     loops: Arc<LoopGroup>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
     listeners: Listeners,
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
@@ -59,17 +59,13 @@ pub(super) fn start(
         loops,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
         refusals: LogLimit::new(1),
-        threads: Mutex::default(),
+        threads: Threads::default(),
         listeners: Listeners::new(&listeners),
         handler,
         cx,
     });
     let started = engine.start(opened);
-    if started.is_err() {
-        engine.cx.enter(Stage::Closing);
-        engine.wake();
-    }
-    started.map(|()| engine as Arc<dyn EngineHandle>)
+    super::started(engine.clone(), &engine.cx, started)
 }
 
 impl Fibers {
@@ -78,8 +74,7 @@ impl Fibers {
         let (opened, results) = channel();
         for lp in loops {
             let (own, opened) = (self.clone(), opened.clone());
-            let thread = std::thread::Builder::new().name(format!("weft-{}", lp.index));
-            self.lock().push(thread.spawn(move || own.open(lp, opened))?);
+            self.threads.spawn(&format!("weft-{}", lp.index), move || own.open(lp, opened))?;
         }
         drop(opened);
         results.iter().collect()
@@ -118,10 +113,6 @@ impl Fibers {
             let wanted = self.cx.settings.show(&["fiber_stack_bytes"]);
             io::Error::new(error.kind(), format!("{wanted}: {error}"))
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -232,8 +223,7 @@ impl EngineHandle for Fibers {
 
     fn join(&self, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
-        let threads = std::mem::take(&mut *self.lock());
-        let stuck = super::join_within(threads, timeout);
+        let stuck = super::join_within(self.threads.take(), timeout);
         // What is called so runs to its end, though its fiber is gone.
         while self.blocking.busy() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
@@ -242,6 +232,6 @@ impl EngineHandle for Fibers {
     }
 
     fn threads(&self) -> usize {
-        self.lock().len() + self.blocking.threads()
+        self.threads.len() + self.blocking.threads()
     }
 }
