@@ -10,8 +10,8 @@ use std::time::Duration;
 use weftwork_wire::Limits;
 
 use super::buffers::SharedBudget;
-use super::clock::Clock;
 use super::counters::{Counters, ServerStats};
+use super::deadlines::Clock;
 use super::log_limit::{LogLimit, catch_log_panic};
 use super::reserve_fd::ReserveFd;
 use super::system;

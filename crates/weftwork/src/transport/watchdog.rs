@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::clock::Tick;
 use super::context::Context;
 use super::counters::Counters;
+use super::deadlines::Tick;
 use super::log_limit::catch_log_panic;
 
 /// Bytes of a request line that are kept for the log.
