@@ -1,6 +1,6 @@
 //! Fields of a connection that its owner, an engine, keeps with it.
 
-use crate::transport::clock::Tick;
+use crate::transport::Tick;
 
 /// Interest of a connection, as its owner's poller knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

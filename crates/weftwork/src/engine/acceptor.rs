@@ -70,8 +70,10 @@ impl Listeners {
     /// Back-offs and the cap are left to the loops.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         let listeners = self.get();
-        self.round_robin(listeners.len()).find_map(|index| match accept(&listeners[index], now, cx) {
-            Accepted::Conn(conn) | Accepted::OverLimit(conn) => Some(conn),
+        let (first, count) = (self.advance(), listeners.len());
+        let mut rotated = (0..count).map(|at| &listeners[first.wrapping_add(at) % count]);
+        rotated.find_map(|listener| match accept(listener, now, cx) {
+            Accepted::Conn(conn) => Some(conn),
             Accepted::WouldBlock | Accepted::PeerGone | Accepted::Backoff(_) | Accepted::AtLimit(_) => None,
         })
     }
@@ -83,8 +85,8 @@ impl Listeners {
         for listener in self.get().iter() {
             for _ in 0..cx.settings.backlog {
                 match accept(listener, now, cx) {
+                    Accepted::Conn(conn) if conn.is_refused() => conn.send_and_close(now),
                     Accepted::Conn(conn) => adopt(conn),
-                    Accepted::OverLimit(conn) => conn.send_and_close(now),
                     Accepted::PeerGone => {}
                     Accepted::WouldBlock => break,
                     Accepted::AtLimit(_) | Accepted::Backoff(_) => {
@@ -102,12 +104,6 @@ impl Listeners {
     /// An acceptor for all listeners, which starts at the next one.
     pub(super) fn acceptor(&self) -> Acceptor {
         Acceptor { next: self.advance(), ..Acceptor::new(self.get()) }
-    }
-
-    /// The indices of `count` listeners, rotated at each call.
-    pub(super) fn round_robin(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let first = self.advance();
-        (0..count).map(move |at| first.wrapping_add(at) % count)
     }
 
     fn advance(&self) -> usize {
@@ -134,16 +130,12 @@ impl Acceptor {
         Ok(())
     }
 
-    fn deregister(&self, registry: &Registry) {
+    /// No more connections come in here.
+    pub(super) fn close(&mut self, registry: &Registry) {
         for listener in self.listeners.iter() {
             // The listener may never have been registered. Then there is nothing to undo.
             let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
         }
-    }
-
-    /// No more connections come in here.
-    pub(super) fn close(&mut self, registry: &Registry) {
-        self.deregister(registry);
         self.listeners = Arc::default();
         self.ready.clear();
     }
@@ -176,8 +168,7 @@ impl Acceptor {
             let index =
                 (0..count).map(|at| self.next.wrapping_add(at) % count).find(|index| self.ready[*index])?;
             match accept(&self.listeners[index], now, cx) {
-                // A connection over the limit already carries its 503, which the loop sends.
-                Accepted::Conn(conn) | Accepted::OverLimit(conn) => {
+                Accepted::Conn(conn) => {
                     self.accepted += 1;
                     self.next = index + 1;
                     return Some(conn);
@@ -218,9 +209,8 @@ fn register(registry: &Registry, listener: &Listener, token: usize) -> io::Resul
 /// Result of one attempt to accept.
 #[derive(Debug)]
 pub(super) enum Accepted {
+    /// Over `accepted_max`, the connection already carries its 503, which only has to be sent.
     Conn(Box<Conn>),
-    /// Over `accepted_max`: the connection only has to be sent its 503.
-    OverLimit(Box<Conn>),
     /// No connection waits.
     WouldBlock,
     /// The waiting connection has gone. The next one may be fine.
@@ -252,7 +242,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
             if served > cx.settings.accepted_max {
                 conn.refuse_over_limit(cx);
-                return Accepted::OverLimit(conn);
+                return Accepted::Conn(conn);
             }
             if listener.is_proxied() {
                 conn.expect_proxy_header(now, cx);

@@ -10,35 +10,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::event_loop::IDLE_KEPT;
 use super::thread_wait::{self, ThreadWait};
+use super::threads::ThreadState;
 use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, WakeConn};
+use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::system::{self, GONE};
-use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// How long a read itself waits. A client that asks again at once is answered within it and costs no poll(2). A server that
 /// stops is noticed after it.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
 /// Time between two looks whether other connections wait, while this one only ends: its client still sends.
 const LINGER_LOOK: Duration = Duration::from_millis(50);
-
-/// What a thread has of its own.
-pub(super) struct ThreadState {
-    pub(super) dates: DateCache,
-    pub(super) pool: BufferPool,
-    pub(super) slot: Arc<CallSlot>,
-}
-
-impl ThreadState {
-    pub(super) fn new(cx: &Context) -> ThreadState {
-        ThreadState {
-            dates: DateCache::new(cx.clock.now()),
-            pool: BufferPool::of_thread(&cx.shared_budget),
-            slot: cx.watchdog.call_slot(),
-        }
-    }
-}
 
 /// What becomes of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,9 +182,9 @@ impl<'a> ConnThread<'a> {
         let waited = waker.wait(conn, self.now.until(deadline), self.cx.stage_fd(stage));
         self.refresh();
         match waited {
-            Ok(Woken::Nothing) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
-            Ok(Woken::Nothing) => {}
-            Ok(Woken::Peer { ended }) => conn.note_ready(ended),
+            Ok(None) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
+            Ok(None) => {}
+            Ok(Some(ended)) => conn.note_ready(ended),
             Err(_) => return Some(Outcome::Closed),
         }
         None
@@ -209,12 +193,6 @@ impl<'a> ConnThread<'a> {
     fn refresh(&mut self) {
         self.now = self.cx.clock.now();
     }
-}
-
-/// What ended the wait for a feed.
-enum Woken {
-    Nothing,
-    Peer { ended: bool },
 }
 
 /// A pipe. A thread that brings something to a feed writes to it, so that poll(2) sees it.
@@ -230,8 +208,9 @@ impl PipeWaker {
     }
 
     /// Returns when the connection has an event, the pipe was written to, `stop` is readable, or `timeout` has
-    /// passed. While bytes of the client are not wanted, only its end counts: poll(2) reports unread bytes each time.
-    fn wait(&self, conn: &Conn, timeout: Duration, stop: BorrowedFd<'_>) -> io::Result<Woken> {
+    /// passed. An event of the connection is returned: whether the client has ended. While bytes of the client are not
+    /// wanted, only its end counts: poll(2) reports unread bytes each time.
+    fn wait(&self, conn: &Conn, timeout: Duration, stop: BorrowedFd<'_>) -> io::Result<Option<bool>> {
         let wanted = match conn.has_peer_ended() {
             // It would be reported each time. A reset is reported anyway.
             true => PollFlags::empty(),
@@ -251,7 +230,7 @@ impl PipeWaker {
         let _ = rustix::io::read(&self.reader, &mut [0; 64]);
         let events = fds[0].revents();
         let ended = events.intersects(GONE | PollFlags::HUP | PollFlags::ERR);
-        Ok(if events.is_empty() { Woken::Nothing } else { Woken::Peer { ended } })
+        Ok((!events.is_empty()).then_some(ended))
     }
 }
 

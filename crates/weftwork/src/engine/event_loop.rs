@@ -1,15 +1,13 @@
 //! Runs one event loop: a poller, its connections and their deadlines. The loop does everything that needs no
 //! handler, and returns when a handler must be called. It waits only in the poller.
 
+mod advance;
 mod drain;
-mod read_write;
-mod register;
 #[cfg(test)]
 mod tests;
-mod timers;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,14 +15,11 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 pub(super) use self::drain::IDLE_KEPT;
-use self::timers::TimerHeap;
 use super::acceptor::Acceptor;
-use super::active_conn::ActiveConn;
-use super::conn_table::{ConnTable, LISTENER_0, NESTED_POLLER, WAKER};
-use super::loops::{InboxReceiver, LoopGroup, LoopMessage};
-use crate::conn::{Conn, Registered, Step};
+use super::conn_table::{ActiveConn, ConnTable, LISTENER_0, NESTED_POLLER, TimerHeap, WAKER};
+use super::loops::{LoopGroup, LoopHandle, LoopMessage};
 use crate::message::WakeConn;
-use crate::transport::context::Context;
+use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::wheel::Wheel;
 use crate::transport::{BufferPool, Tick};
@@ -37,24 +32,12 @@ const GROUP: usize = 16;
 /// A batch that has read this much is served, however few its connections are: the first bytes are still in the
 /// caches then. Reading 16 bodies of 64 KiB before serving any took 3 to 7 % more time a request.
 const GROUP_BYTES: usize = 32 << 10;
-/// Maximum number of pipelined requests, or of 16 KiB sends of a feed, before other connections are served.
-const CALL_BUDGET: u32 = 64;
 /// While a server drains, its loops check this often whether the last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(10);
 
-/// Maximum number of connections that a loop may have more than the emptiest loop. Beyond it, a connection moves
-/// there before its first call.
-const UNEVEN_MAX: usize = 5;
-/// As [`UNEVEN_MAX`], for a connection that was just accepted.
+/// Maximum number of connections that a loop may have more than the emptiest loop when it accepts one. A connection that ends
+/// with its first call is not moved before it.
 const UNEVEN_AT_ACCEPT_MAX: usize = 64;
-
-/// Why a loop returns to its leader.
-#[derive(Debug)]
-pub(super) enum LoopEvent {
-    Call(ActiveConn),
-    /// The server has stopped.
-    Stop,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Ready {
@@ -79,19 +62,15 @@ pub(super) struct EventLoop {
     to_serve: Vec<ActiveConn>,
     /// Connections that were served, and are to be written to.
     to_flush: Vec<ActiveConn>,
-    receiver: InboxReceiver,
+    loops: Arc<LoopGroup>,
     messages: Vec<LoopMessage>,
     table: ConnTable,
     wheel: Wheel,
     timers: TimerHeap,
-    /// Connections that a panic has ended, in code that a body owns or in a log. Their slots are not free yet.
-    panicked: Vec<Token>,
     pool: BufferPool,
     acceptor: Acceptor,
     /// Slot at which the search for idle connections continues.
     idle_cursor: u32,
-    /// The loop that was last asked to close idle connections.
-    idle_peer: usize,
     /// Wakes this loop for a connection that waits for its feed.
     waker: Arc<dyn WakeConn>,
     /// The nested poller has events for its owner.
@@ -106,10 +85,24 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
-    pub(super) fn new(
+    /// Opens the loops of a server.
+    pub(super) fn open_all(
+        count: usize,
+        listeners: &Arc<Vec<Listener>>,
+        now: Tick,
+    ) -> io::Result<(Arc<LoopGroup>, Vec<EventLoop>)> {
+        let polls = (0..count).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let loops = LoopGroup::new(&polls)?;
+        let polls = polls.into_iter().enumerate();
+        let opened = polls.map(|(index, poll)| EventLoop::new(index, poll, &loops, listeners.clone(), now));
+        let opened = opened.collect::<io::Result<_>>()?;
+        Ok((loops, opened))
+    }
+
+    fn new(
         index: usize,
         poll: Poll,
-        loops: &LoopGroup,
+        loops: &Arc<LoopGroup>,
         listeners: Arc<Vec<Listener>>,
         now: Tick,
     ) -> io::Result<EventLoop> {
@@ -126,16 +119,14 @@ impl EventLoop {
             posted_next: Vec::new(),
             to_serve: Vec::with_capacity(GROUP),
             to_flush: Vec::with_capacity(GROUP),
-            receiver: loops.receiver(index),
+            loops: loops.clone(),
             messages: Vec::new(),
             table: ConnTable::default(),
             wheel: Wheel::new(now),
             timers: TimerHeap::default(),
-            panicked: Vec::new(),
             pool: BufferPool::new(),
             acceptor,
             idle_cursor: 0,
-            idle_peer: index,
             waker: loops.waker(index),
             poller_ready: false,
             now,
@@ -143,6 +134,10 @@ impl EventLoop {
             polled: now,
             draining: false,
         })
+    }
+
+    fn handle(&self) -> &LoopHandle {
+        self.loops.handle(self.index)
     }
 
     pub(super) fn now(&self) -> Tick {
@@ -156,26 +151,24 @@ impl EventLoop {
         self.now = cx.clock.at(self.moment);
     }
 
-    /// Runs until a handler must be called.
-    pub(super) fn run_until_call(&mut self, loops: &LoopGroup, cx: &Context) -> LoopEvent {
+    /// Runs until a handler must be called. `None`: the server has stopped.
+    pub(super) fn run_until_call(&mut self, cx: &Context) -> Option<ActiveConn> {
         loop {
-            if let Some(active) = self.poll_ready(loops, cx) {
-                return LoopEvent::Call(active);
+            let called = self.poll_ready(cx);
+            if called.is_some() || self.is_over(cx) {
+                return called;
             }
-            if self.is_over(cx) {
-                return LoopEvent::Stop;
-            }
-            self.wait(loops, cx, None);
+            self.wait(cx, None);
         }
     }
 
     /// Runs until a handler must be called, or until there is nothing left to do without waiting.
-    pub(super) fn poll_ready(&mut self, loops: &LoopGroup, cx: &Context) -> Option<ActiveConn> {
+    pub(super) fn poll_ready(&mut self, cx: &Context) -> Option<ActiveConn> {
         loop {
             while let Some(active) = self.to_serve.pop() {
                 let mut called = self.advance(active, cx);
                 if called.as_ref().is_some_and(|active| !active.conn.owner.is_balanced) {
-                    called = called.and_then(|active| self.rebalance(active, loops));
+                    called = called.and_then(|active| self.rebalance(active));
                 }
                 if called.is_some() {
                     return called;
@@ -187,32 +180,9 @@ impl EventLoop {
                     return called;
                 }
             }
-            if !self.read_batch(loops, cx) {
+            if !self.read_batch(cx) {
                 return None;
             }
-        }
-    }
-
-    /// Moves a connection to the loop with the fewest before its first call, unless it ends with that call. `None`:
-    /// it has moved.
-    #[inline(never)]
-    fn rebalance(&mut self, mut active: ActiveConn, loops: &LoopGroup) -> Option<ActiveConn> {
-        active.conn.owner.is_balanced = true;
-        if active.conn.ends_with_request() {
-            return Some(active);
-        }
-        let Some(other) = loops.less_loaded(self.index, self.table.len(), UNEVEN_MAX) else {
-            return Some(active);
-        };
-        let conn = self.remove(active);
-        loops.send(other, LoopMessage::Adopt(conn));
-        None
-    }
-
-    /// Sends the responses that are ready. To be called before anything that may take long.
-    pub(super) fn flush_batch(&mut self, cx: &Context) {
-        while let Some(active) = self.to_flush.pop() {
-            self.send_now(active, cx).into_iter().for_each(|called| self.to_serve.push(called));
         }
     }
 
@@ -230,58 +200,14 @@ impl EventLoop {
         std::mem::take(&mut self.poller_ready)
     }
 
-    /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
-    pub(super) fn resume(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
-        active.conn.owner.budget_used += 1;
-        self.note_pending(&mut active.conn);
-        if active.conn.owner.budget_used >= CALL_BUDGET {
-            self.post_next(active, cx);
-            return None;
-        }
-        self.advance(active, cx)
-    }
-
-    fn note_pending(&mut self, conn: &mut Conn) {
-        if let Some(missed) = self.table.take_pending(Token(conn.owner.token)) {
-            conn.note_ready(missed.ended);
-        }
-    }
-
-    /// Answers a request with 503 instead of a call.
-    pub(super) fn refuse(&mut self, mut active: ActiveConn, refuse: fn(&mut Conn, &Context), cx: &Context) {
-        active.guarded_in_loop(&mut self.panicked, |conn| refuse(conn, cx));
-        let called = self.advance(active, cx);
-        debug_assert!(called.is_none(), "nothing is read behind a refusal");
-    }
-
-    /// Removes a connection that a thread without the loop will serve.
-    pub(super) fn remove(&mut self, active: ActiveConn) -> Box<Conn> {
-        let token = active.token();
-        let mut conn = active.conn;
-        if std::mem::take(&mut conn.owner.registered) != Registered::Not {
-            // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
-            let _ = self.poll.registry().deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
-        }
-        self.free_slot(token);
-        conn
-    }
-
-    /// Adds a connection: a new one, or one that comes back.
-    pub(super) fn insert(&mut self, mut conn: Box<Conn>) -> ActiveConn {
-        conn.owner.loop_index = self.index as u32;
-        conn.owner.token = self.table.reserve().0;
-        conn.begin_cycle();
-        ActiveConn { conn }
-    }
-
     /// Reads from a batch of connections that may have bytes. False: no connection has.
     #[inline(always)]
-    fn read_batch(&mut self, loops: &LoopGroup, cx: &Context) -> bool {
+    fn read_batch(&mut self, cx: &Context) -> bool {
         let mut bytes = 0;
         while self.to_serve.len() < GROUP && bytes < GROUP_BYTES {
             let active = (self.next_event())
                 .or_else(|| self.next_message())
-                .or_else(|| self.next_connection(loops, cx))
+                .or_else(|| self.next_connection(cx))
                 .or_else(|| self.next_expired(cx));
             let Some(mut active) = active else { break };
             if active.conn.reads_first() {
@@ -322,19 +248,19 @@ impl EventLoop {
         None
     }
 
-    fn next_connection(&mut self, loops: &LoopGroup, cx: &Context) -> Option<ActiveConn> {
+    fn next_connection(&mut self, cx: &Context) -> Option<ActiveConn> {
         loop {
             let Some(conn) = self.acceptor.accept(self.now, cx) else {
                 if self.acceptor.take_at_limit() {
                     self.close_idle();
-                    self.request_close_idle(loops);
+                    self.loops.request_close_idle(self.index);
                 }
                 return None;
             };
             // Connections that end with their first call may take long, too. They must not all stay on one loop.
-            match loops.less_loaded(self.index, self.table.len(), UNEVEN_AT_ACCEPT_MAX) {
+            match self.loops.less_loaded(self.index, self.table.len(), UNEVEN_AT_ACCEPT_MAX) {
                 None => return Some(self.insert(conn)),
-                Some(other) => loops.send(other, LoopMessage::Adopt(conn)),
+                Some(other) => self.loops.send(other, LoopMessage::Adopt(conn)),
             }
         }
     }
@@ -361,46 +287,9 @@ impl EventLoop {
         }
     }
 
-    /// Advances a connection until it waits, ends, needs its handler, or has something to send.
-    fn advance(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
-        let now = self.now;
-        loop {
-            match active.guarded_in_loop(&mut self.panicked, |conn| conn.step(now, cx)) {
-                Step::Call | Step::Upgrade => return Some(active),
-                // What a member of a feed sends may go to all others, so it gets one read a cycle. With more, a
-                // client that sent fast enough held the loop, and its other members timed out.
-                Step::Read
-                    if active.conn.is_fed() && active.conn.owner.has_read && active.conn.is_read_ready() =>
-                {
-                    self.post_next(active, cx);
-                }
-                Step::Read if active.conn.is_read_ready() => {
-                    active.conn.owner.has_read = true;
-                    self.read_more(&mut active.conn);
-                    continue;
-                }
-                Step::Read => self.wait_for_io(active, cx),
-                // Sending frees the body's memory. When 16 bodies of 64 KiB were kept until the end of the batch, the
-                // allocator returned their pages to the kernel each time: 62 us a request instead of 29 us.
-                Step::Write if active.conn.holds_body() => return self.send_now(active, cx),
-                Step::Write if active.conn.is_fed() && active.conn.owner.budget_used >= CALL_BUDGET => {
-                    self.post_next(active, cx)
-                }
-                Step::Write => {
-                    active.conn.owner.budget_used += u32::from(active.conn.is_fed());
-                    self.to_flush.push(active);
-                }
-                Step::Close => self.close(active),
-                Step::WaitFeed => self.wait_for_feed(active, cx),
-            }
-            return None;
-        }
-    }
-
     /// Waits for events, for at most `timeout`.
-    pub(super) fn wait(&mut self, loops: &LoopGroup, cx: &Context, timeout: Option<Duration>) {
-        self.free_panicked();
-        loops.note_load(self.index, self.table.len());
+    pub(super) fn wait(&mut self, cx: &Context, timeout: Option<Duration>) {
+        self.loops.note_load(self.index, self.table.len());
         let until = self.wait_until();
         // Counted from now: the cycle may have been long.
         let alarm = self.timers.first().map(|due| due.saturating_duration_since(Instant::now()));
@@ -409,26 +298,51 @@ impl EventLoop {
             || !self.posted_next.is_empty()
             || !self.to_flush.is_empty()
             || !self.messages.is_empty();
-        let handle = loops.handle(self.index);
+        let handle = self.handle();
         let sleeps =
             !busy && handle.inbox.prepare_park() && self.stage_is_known(cx) && !handle.close_idle_wanted();
         if sleeps {
-            loops.activity.set_idle(self.index);
+            self.loops.set_idle(self.index);
         }
         self.polled = self.now;
         self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
-            handle.inbox.unpark();
-            loops.activity.set_busy(self.index);
+            self.handle().inbox.unpark();
+            self.loops.set_busy(self.index);
         }
         self.refresh(cx);
         self.acceptor.next_cycle(self.now);
-        if handle.take_close_idle() {
+        if self.handle().take_close_idle() {
             self.close_idle();
             // The loop that asked may be in a handler when a slot gets free.
             self.acceptor.note_all_ready();
         }
         self.collect();
+    }
+
+    fn stage_is_known(&self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => true,
+            Stage::Draining => self.draining,
+            Stage::Closing => false,
+        }
+    }
+
+    /// Follows the server into draining and closing.
+    pub(super) fn is_over(&mut self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => false,
+            Stage::Draining => {
+                if !std::mem::replace(&mut self.draining, true) {
+                    self.drain();
+                }
+                !cx.counters.has_clients()
+            }
+            Stage::Closing => {
+                self.cut_off();
+                true
+            }
+        }
     }
 
     /// When the loop must go on without an event.
@@ -457,7 +371,7 @@ impl EventLoop {
         // Once a cycle: other threads may send as fast as the loop reads. Messages are taken from the end, so they
         // are reversed.
         if self.messages.is_empty() {
-            self.receiver.take_all(&mut self.messages);
+            self.loops.handle(self.index).inbox.take_all(&mut self.messages);
             self.messages.reverse();
         }
         for event in &self.events {
@@ -473,5 +387,11 @@ impl EventLoop {
             }
         }
         self.batch.append(&mut self.posted_next);
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.loops.close(self.index);
     }
 }

@@ -1,7 +1,6 @@
 //! Assigns connections to threads. The five engines share the connection core and parse no bytes themselves.
 
 mod acceptor;
-mod active_conn;
 mod adaptive;
 mod blocking;
 #[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
@@ -12,7 +11,6 @@ mod event_loop;
 #[cfg(feature = "fibers")]
 mod fibers;
 mod handoff;
-mod inbox;
 mod info;
 mod loops;
 mod predictor;
@@ -42,7 +40,7 @@ pub use self::info::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::transport::context::Context;
+use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::catch_log_panic;
 
@@ -270,6 +268,19 @@ pub(crate) fn join_within(mut threads: Vec<JoinHandle<()>>, timeout: Duration) -
     }
     threads.retain(|thread| !thread.is_finished());
     threads.len()
+}
+
+/// Returns an engine that was started. If that failed, the threads that were started end.
+fn started(
+    engine: Arc<dyn EngineHandle>,
+    cx: &Context,
+    result: io::Result<()>,
+) -> io::Result<Arc<dyn EngineHandle>> {
+    if result.is_err() {
+        cx.enter(Stage::Closing);
+        engine.wake();
+    }
+    result.map(|()| engine)
 }
 
 /// Starts `engine` at the listeners.

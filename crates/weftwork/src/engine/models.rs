@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::conn_slot::ConnSlot;
 use super::handoff::HandoffCell;
-use super::inbox::Inbox;
+use super::loops::Inbox;
 
 /// A loop that counts its leaders.
 struct EventLoop(Arc<AtomicUsize>);

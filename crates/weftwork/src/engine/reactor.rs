@@ -6,14 +6,11 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mio::Poll;
-
 use super::acceptor::Listeners;
-use super::event_loop::{EventLoop, LoopEvent};
+use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
 use super::thread_pool::{Limits, NoEvents, ThreadPool, Work};
 use super::thread_wait::{OwnedThreadWait, ThreadWait};
@@ -31,12 +28,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 struct Reactor {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    loops: Arc<LoopGroup>,
+    threads: Threads,
     listeners: Listeners,
     /// For upgraded connections.
     upgrade_pool: ThreadPool<Box<Conn>, NoEvents>,
-    upgrade_threads: Threads,
 }
 
 pub(super) fn start(
@@ -45,55 +41,43 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let reactor = Reactor::new(&polls, cx, handler, &listeners)?;
-    let now = reactor.cx.clock.now();
     // All loops are created before the first thread starts: if one fails, no thread has to be ended.
-    let loops = polls
-        .into_iter()
-        .enumerate()
-        .map(|(index, poll)| EventLoop::new(index, poll, &reactor.loops, listeners.clone(), now))
-        .collect::<io::Result<Vec<_>>>()?;
-    for (index, lp) in loops.into_iter().enumerate() {
+    let (reactor, loops) = Reactor::new(loops, cx, handler, &listeners)?;
+    let mut loops = loops.into_iter();
+    let opened = loops.try_for_each(|lp| {
         let own = reactor.clone();
-        match std::thread::Builder::new().name(format!("weft-{index}")).spawn(move || own.run(lp)) {
-            Ok(thread) => reactor.lock().push(thread),
-            Err(error) => {
-                reactor.cx.enter(Stage::Closing);
-                reactor.wake();
-                return Err(error);
-            }
-        }
-    }
-    Ok(reactor)
+        reactor.threads.spawn(&format!("weft-{}", lp.index), move || own.run(lp))
+    });
+    super::started(reactor.clone(), &reactor.cx, opened)
 }
 
 impl Reactor {
     /// The engine before its first thread.
     fn new(
-        polls: &[Poll],
+        loops: usize,
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: &Arc<Vec<Listener>>,
-    ) -> io::Result<Arc<Reactor>> {
+    ) -> io::Result<(Arc<Reactor>, Vec<EventLoop>)> {
         let settings = &cx.settings;
         let limits = Limits {
             spare: 0,
             idle_kept: 0,
-            threads_max: settings.threads_max.saturating_sub(polls.len()).max(1),
+            threads_max: settings.threads_max.saturating_sub(loops).max(1),
             queue_max: settings.queue_max,
             starts_ahead: false,
             keep_alive: KEEP_ALIVE,
         };
-        Ok(Arc::new(Reactor {
-            loops: LoopGroup::new(polls)?,
+        let (loops, opened) = EventLoop::open_all(loops, listeners, cx.clock.now())?;
+        let reactor = Arc::new(Reactor {
+            loops,
             upgrade_pool: ThreadPool::new(limits, NoEvents),
-            upgrade_threads: Threads::default(),
-            threads: Mutex::default(),
+            threads: Threads::default(),
             listeners: Listeners::new(listeners),
             cx,
             handler,
-        }))
+        });
+        Ok((reactor, opened))
     }
 
     /// A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
@@ -109,10 +93,10 @@ impl Reactor {
         // The loop's time is from its last wait. Calls since then have taken time.
         let mut now = lp.now();
         loop {
-            let mut called = match lp.run_until_call(&self.loops, &self.cx) {
-                LoopEvent::Stop => return,
-                LoopEvent::Call(active) => Some(active),
-            };
+            let mut called = lp.run_until_call(&self.cx);
+            if called.is_none() {
+                return;
+            }
             while let Some(mut active) = called {
                 if active.conn.is_upgraded() {
                     self.run_upgraded(lp.remove(active));
@@ -141,19 +125,15 @@ impl Reactor {
     /// Starts a thread that is counted already.
     fn start_upgrade_thread(self: &Arc<Reactor>) {
         let shared = self.clone();
-        let _ = self.upgrade_threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
+        let _ = self.threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
     }
 
     /// The life of such a thread.
     fn serve_upgraded(self: &Arc<Reactor>) {
         let is_wanted = || self.upgrade_pool.has_queue();
-        self.upgrade_threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
+        self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
             conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
         });
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,13 +156,11 @@ impl EngineHandle for Reactor {
     }
 
     fn join(&self, timeout: Duration) -> usize {
-        let mut threads = std::mem::take(&mut *self.lock());
-        threads.extend(self.upgrade_threads.take());
-        super::join_within(threads, timeout)
+        super::join_within(self.threads.take(), timeout)
     }
 
     fn threads(&self) -> usize {
-        self.lock().len() + self.upgrade_pool.stats().threads
+        self.threads.len()
     }
 }
 
@@ -200,7 +178,7 @@ mod tests {
         let (_burst, site) = Burst::pending(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
         let listeners = Arc::new(vec![site.listener]);
-        (Reactor::new(&[Poll::new().unwrap()], site.cx, site.handler, &listeners).unwrap(), address)
+        (Reactor::new(1, site.cx, site.handler, &listeners).unwrap().0, address)
     }
 
     fn accept(engine: &Reactor) -> Box<Conn> {
@@ -221,7 +199,7 @@ mod tests {
         eventually("it has had its thread", || engine.cx.stats().connections == 0);
         assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, 0));
         drop(engine.upgrade_pool.close());
-        assert_eq!(engine.upgrade_threads.join(burst::TIMEOUT), 0);
+        assert_eq!(engine.threads.join(burst::TIMEOUT), 0);
     }
 
     #[test]
@@ -229,7 +207,7 @@ mod tests {
         let (engine, address) = empty();
         let _client = connect(address);
         assert!(engine.upgrade_pool.count_busy());
-        engine.upgrade_threads.give_at_most(1);
+        engine.threads.give_at_most(1);
         engine.run_upgraded(accept(&engine));
         assert_eq!((engine.upgrade_pool.stats().threads, engine.upgrade_pool.stats().queued), (1, 1));
         engine.upgrade_pool.note_done();
@@ -241,7 +219,7 @@ mod tests {
     fn upgraded_connections_end_if_the_system_gives_no_thread() {
         let (engine, address) = empty();
         let _clients = [(); 2].map(|()| connect(address));
-        engine.upgrade_threads.give_at_most(0);
+        engine.threads.give_at_most(0);
         for shed in 1..=2 {
             engine.run_upgraded(accept(&engine));
             assert_eq!((engine.upgrade_pool.stats().queued, engine.cx.stats().shed), (0, shed));

@@ -179,7 +179,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// Gives a job to the pool, or back if the queue is full. `spawn` starts a thread that is counted already.
     pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
         let mut state = lock(&self.state);
-        if state.closed || !self.has_space_in(&state) {
+        if state.closed || !self.has_room_in(&state) {
             return Err(job);
         }
         state.queue.push_back(job);
@@ -202,16 +202,11 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.request_thread(&spawn);
     }
 
-    /// As [`submit_front`](ThreadPool::submit_front) if a thread can take the job now. Otherwise gives it back. `has_reserve`: one
-    /// thread is [reserved](ThreadPool::reserve) for this job.
-    pub(super) fn try_submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) -> Result<(), J> {
+    /// A thread can take a job now that is [submitted in front](ThreadPool::submit_front). `has_reserve`: one thread is
+    /// [reserved](ThreadPool::reserve) for that job.
+    pub(super) fn has_thread_in_front(&self, has_reserve: bool) -> bool {
         let state = lock(&self.state);
-        if self.free_in_front(&state) + usize::from(has_reserve) <= state.urgent {
-            return Err(job);
-        }
-        drop(state);
-        self.submit_front(job, spawn);
-        Ok(())
+        self.free_in_front(&state) + usize::from(has_reserve) > state.urgent
     }
 
     /// Keeps a thread for a job that may be [submitted in front](ThreadPool::submit_front): one that is parked, or a spare one if
@@ -320,18 +315,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.free(&state) > state.queue.len()
     }
 
-    /// Another job in front would find a thread.
-    pub(super) fn has_thread_in_front(&self) -> bool {
-        let state = lock(&self.state);
-        self.free_in_front(&state) > state.urgent
-    }
-
     /// Another job would find a thread, or a place in the queue.
-    pub(super) fn has_output_space(&self) -> bool {
-        self.has_space_in(&lock(&self.state))
+    pub(super) fn has_room(&self) -> bool {
+        self.has_room_in(&lock(&self.state))
     }
 
-    fn has_space_in(&self, state: &State<J>) -> bool {
+    fn has_room_in(&self, state: &State<J>) -> bool {
         state.queue.len() < self.free(state) + self.limits.queue_max
     }
 

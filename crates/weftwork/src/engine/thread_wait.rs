@@ -45,19 +45,13 @@ impl IoWait for ThreadWait<'_> {
 /// The same, for what may be used on any thread.
 pub(super) struct OwnedThreadWait(pub(super) Arc<Context>);
 
-impl OwnedThreadWait {
-    fn here(&self) -> ThreadWait<'_> {
-        ThreadWait::new(&self.0)
-    }
-}
-
 impl IoWait for OwnedThreadWait {
     fn now(&self) -> Tick {
-        self.here().now()
+        self.0.clock.now()
     }
 
     fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here().wait_ready(fd, ready, until, stage)
+        wait_in(&self.0, fd, ready, until, stage)
     }
 }
 

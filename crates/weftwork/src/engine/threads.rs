@@ -1,8 +1,8 @@
-//! The threads that an engine has started, kept to be joined.
+//! The threads that an engine has started, kept to be joined, and what a thread has of its own.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
 use crate::transport::context::Context;
 use crate::transport::events::{Event, ShedReason};
 use crate::transport::log_limit::catch_log_panic;
+use crate::transport::{BufferPool, CallSlot, DateCache};
 
 /// Text for log lines.
 pub(super) const THREAD_LIMITS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
@@ -26,16 +27,15 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.lock();
-        drop_ended(&mut threads);
-        threads.push(thread);
+    fn keep(&self, thread: JoinHandle<()>) {
+        self.reap();
+        self.lock().push(thread);
     }
 
     /// Drops the handles of threads that have ended. Called by each thread before it ends: a stack is kept until its
     /// handle is dropped.
     pub(super) fn reap(&self) {
-        drop_ended(&mut self.lock());
+        self.lock().retain(|thread| !thread.is_finished());
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -56,19 +56,16 @@ impl Threads {
         }
     }
 
-    /// Starts and keeps a thread; `threads` there are with it.
-    pub(super) fn spawn(
-        &self,
-        name: &str,
-        #[cfg_attr(not(test), allow(unused_variables))] threads: impl FnOnce() -> usize,
-        work: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        #[cfg(test)]
-        if self.given_max.lock().unwrap().is_some_and(|max| threads() > max) {
-            return Err(rustix::io::Errno::AGAIN.into());
-        }
+    /// Starts and keeps a thread.
+    pub(super) fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.keep(Builder::new().name(name.into()).spawn(work)?);
         Ok(())
+    }
+
+    /// How many threads have not ended.
+    pub(super) fn len(&self) -> usize {
+        self.reap();
+        self.lock().len()
     }
 
     #[cfg(test)]
@@ -109,7 +106,12 @@ impl Threads {
         pool: &ThreadPool<J, S>,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        let started = self.spawn("weft", || pool.stats().threads, work);
+        #[cfg(test)]
+        let is_refused = self.given_max.lock().unwrap().is_some_and(|max| pool.stats().threads > max);
+        #[cfg(not(test))]
+        let is_refused = false;
+        let started =
+            if is_refused { Err(rustix::io::Errno::AGAIN.into()) } else { self.spawn("weft", work) };
         if let Err(error) = &started
             && let Some(threads) = pool.note_spawn_error()
         {
@@ -117,6 +119,23 @@ impl Threads {
             catch_log_panic(|| log_spawn_error(error, threads));
         }
         started
+    }
+}
+
+/// What a thread has of its own.
+pub(super) struct ThreadState {
+    pub(super) dates: DateCache,
+    pub(super) pool: BufferPool,
+    pub(super) slot: Arc<CallSlot>,
+}
+
+impl ThreadState {
+    pub(super) fn new(cx: &Context) -> ThreadState {
+        ThreadState {
+            dates: DateCache::new(cx.clock.now()),
+            pool: BufferPool::of_thread(&cx.shared_budget),
+            slot: cx.watchdog.call_slot(),
+        }
     }
 }
 
@@ -134,10 +153,6 @@ impl<J, S: EventSource> Drop for LeavePool<'_, J, S> {
             self.pool.leave();
         }
     }
-}
-
-fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
-    threads.retain(|thread| !thread.is_finished());
 }
 
 pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {

@@ -23,10 +23,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::acceptor::{Acceptor, Listeners, is_pending};
-use super::conn_thread::{ConnThread, Outcome, ThreadState};
+use super::conn_thread::{ConnThread, Outcome};
 use super::thread_pool::{Limits, NoEvents, SPAWN_BACKOFF, ThreadPool, Work};
 use super::thread_wait::OwnedThreadWait;
-use super::threads::Threads;
+use super::threads::{ThreadState, Threads};
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -66,12 +66,8 @@ pub(super) fn start(
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
     let engine = Workers::new(acceptors, cx, handler, listeners)?;
-    if let Err(error) = engine.open() {
-        engine.cx.enter(Stage::Closing);
-        engine.wake();
-        return Err(error);
-    }
-    Ok(engine)
+    let opened = engine.open();
+    super::started(engine.clone(), &engine.cx, opened)
 }
 
 impl Workers {
@@ -117,7 +113,7 @@ impl Workers {
         for acceptor in 0..self.listeners.len() {
             let shared = self.clone();
             let work = move || shared.accept_until_stopped(acceptor);
-            self.threads.keep(std::thread::Builder::new().name("weft-accept".into()).spawn(work)?);
+            self.threads.spawn("weft-accept", work)?;
         }
         Ok(())
     }
@@ -151,7 +147,7 @@ impl Workers {
             if self.pool.has_queue() {
                 self.pool.request_thread(&|| self.spawn());
             }
-            while self.pool.has_output_space() {
+            while self.pool.has_room() {
                 let Some(conn) = acceptor.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.pool.has_thread() {
                     conn.send_and_close(now);
@@ -159,7 +155,7 @@ impl Workers {
                     self.submit(Job { conn, acceptor: index }, now);
                 }
             }
-            let is_kept_out = !self.pool.has_output_space() && listeners.iter().any(is_pending);
+            let is_kept_out = !self.pool.has_room() && listeners.iter().any(is_pending);
             self.close_idle_wanted.store(acceptor.take_at_limit() || is_kept_out, Ordering::Relaxed);
             self.wait_at(&listeners, &mut acceptor, now);
         }
@@ -169,7 +165,7 @@ impl Workers {
         let stop = self.cx.stage_fd(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         let timeout = match acceptor.retry(now) {
-            Some(_) if !self.pool.has_output_space() => FULL_PAUSE,
+            Some(_) if !self.pool.has_room() => FULL_PAUSE,
             Some(until) => now.until(until),
             None => {
                 fds.extend(listeners.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weftwork_wire::Limits;
 
 use super::buffers::SharedBudget;
-use super::clock::Clock;
+use super::deadlines::Clock;
 use super::events::{Counters, Event, ServerStats};
 use super::log_limit::{LogLimit, catch_log_panic};
 use super::reserve_fd::ReserveFd;

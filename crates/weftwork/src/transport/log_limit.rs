@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use super::clock::Tick;
+use super::deadlines::Tick;
 
 /// Writes to the log where a panic of the logger must not unwind further.
 pub(crate) fn catch_log_panic(write: impl FnOnce()) {

@@ -2,7 +2,6 @@
 
 pub(crate) mod address;
 pub(crate) mod buffers;
-pub(crate) mod clock;
 pub(crate) mod context;
 pub(crate) mod deadlines;
 pub(crate) mod events;
@@ -16,6 +15,6 @@ pub(crate) mod watchdog;
 pub(crate) mod wheel;
 
 pub(crate) use buffers::{BufferPool, Buffers};
-pub(crate) use clock::{DateCache, Tick};
+pub(crate) use deadlines::{DateCache, Tick};
 pub(crate) use stream::Stream;
 pub(crate) use watchdog::CallSlot;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use super::clock::Tick;
+use super::deadlines::Tick;
 
 /// A descriptor without a use of its own, and the time since when there are no other descriptors.
 #[derive(Debug)]

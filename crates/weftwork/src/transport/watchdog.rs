@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::clock::Tick;
 use super::context::Context;
+use super::deadlines::Tick;
 use super::events::Event;
 use super::log_limit::catch_log_panic;
 

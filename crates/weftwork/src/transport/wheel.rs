@@ -5,7 +5,7 @@
 //! real deadline, and arms the entry again if the deadline has moved. A keep-alive connection moves its deadline at
 //! every request, and touches the wheel once per rotation.
 
-use super::clock::Tick;
+use super::deadlines::Tick;
 
 /// Width of a slot: 64 ms. No deadline here is finer than that. 512 slots cover more than half a minute.
 const SLOT_MILLIS: u64 = 64;

@@ -11,6 +11,7 @@ use crate::engine::loops::LoopMessage;
 use crate::engine::predictor::QUICK;
 use crate::engine::thread_pool::EventSource;
 use crate::engine::thread_wait::{OwnedThreadWait, ThreadWait};
+use crate::engine::threads::ThreadState;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -70,17 +71,17 @@ impl Shared {
                 None
             }
             Outcome::ToPoller(now) => {
-                conn.release_buffers(&mut worker.pool);
+                conn.release_buffers(&mut worker.thread.pool);
                 let came_back = poller.put_back(conn, now)?;
                 Some((came_back, Some(true)))
             }
             Outcome::Closed => {
-                conn.reclaim(&mut worker.pool);
+                conn.reclaim(&mut worker.thread.pool);
                 poller.close(conn);
                 None
             }
             Outcome::ClosedAfterBlocking => {
-                conn.reclaim(&mut worker.pool);
+                conn.reclaim(&mut worker.thread.pool);
                 poller.close(conn);
                 self.try_accept(home).map(|conn| (conn, None))
             }
@@ -97,17 +98,13 @@ impl Shared {
     /// A connection that waits at a listener would wake a loop, whose leader would wake a thread for the call. This thread is
     /// awake: with 100 connections of one call of 1 ms each, it answers 1.32 of the requests/s.
     pub(super) fn try_accept(&self, home: u32) -> Option<Box<Conn>> {
-        if !self.may_go_on() {
+        // Threads may serve other connections than the one they were woken for.
+        if self.pool.has_queue() || self.cx.stage() != Stage::Running {
             return None;
         }
         let mut conn = self.listeners.accept(self.cx.clock.now(), &self.cx)?;
         conn.owner.loop_index = home;
         Some(conn)
-    }
-
-    /// Threads may serve other connections than the one they were woken for.
-    fn may_go_on(&self) -> bool {
-        !self.pool.has_queue() && self.cx.stage() == Stage::Running
     }
 
     /// The loops adopt the connections of the shared poller that had no request for so long.
@@ -162,7 +159,7 @@ impl Shared {
                     Err(_) => return Outcome::Closed,
                 },
                 // From the shared poller, or from a listener: bytes are usually there.
-                Step::Read if conn.is_read_ready() => match conn.fill(now, &mut worker.pool) {
+                Step::Read if conn.is_read_ready() => match conn.fill(now, &mut worker.thread.pool) {
                     Ok(0) => conn.on_eof(),
                     Ok(_) => {}
                     Err(error) if is_would_block(&error) => {}
@@ -172,7 +169,7 @@ impl Shared {
                 // After a request that arrived in pieces, the next one is waited for here if another thread is free.
                 Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_poller(conn, now),
                 Step::Read => {
-                    let read = conn.fill_timeout(KEEPALIVE_WAIT, now, &mut worker.pool);
+                    let read = conn.fill_timeout(KEEPALIVE_WAIT, now, &mut worker.thread.pool);
                     at = Instant::now();
                     now = self.cx.clock.at(at);
                     match read {
@@ -194,7 +191,7 @@ impl Shared {
     fn add_to_poller(&self, conn: &mut Conn, now: Tick) -> Outcome {
         let Some(is_first) = self.pool.source.add(conn) else { return Outcome::ToLoop };
         if is_first {
-            self.loops.activity.wake_if_asleep();
+            self.loops.wake_monitor_if_asleep();
         }
         Outcome::ToPoller(now)
     }
@@ -232,7 +229,7 @@ impl Shared {
             self.pool.source.remove(conn);
         }
         let wait = DetachedWait { shared: self, thread: ThreadWait::new(&self.cx) };
-        let WorkerState { dates, slot, .. } = worker;
+        let ThreadState { dates, slot, .. } = &mut worker.thread;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, slot };
         let now = conn.run(call);
         let at = wait.thread.last_look();

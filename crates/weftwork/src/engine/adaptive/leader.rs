@@ -6,14 +6,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Mode, Shared, WorkerState};
+use super::{Job, Mode, Shared, WorkerState};
 use crate::conn::{Call, Conn, IoWait, Readiness};
-use crate::engine::active_conn::ActiveConn;
 use crate::engine::blocking::{BlockingHook, Work};
-use crate::engine::event_loop::{EventLoop, LoopEvent};
+use crate::engine::conn_table::ActiveConn;
+use crate::engine::event_loop::EventLoop;
 use crate::engine::handoff::Ticket;
 use crate::engine::loops::LoopMessage;
 use crate::engine::thread_wait;
+use crate::engine::threads::ThreadState;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -29,13 +30,9 @@ enum CallMode {
     Posted,
 }
 
-/// What became of an inline call.
-enum CallResult {
-    /// The loop is still led by this thread. The next request of the connection may be there.
-    Kept(Box<EventLoop>, Option<ActiveConn>),
-    /// Another thread leads the loop. This thread serves the connection on.
-    HandedOff(Option<Box<Conn>>),
-}
+/// The loop, and the next request of the connection if it is there. `Err`: another thread leads the loop, and this thread serves
+/// the connection on.
+type Called = Result<(Box<EventLoop>, Option<ActiveConn>), Option<Box<Conn>>>;
 
 impl Shared {
     /// Leads until the server stops, or until another thread leads the loop. Then returns the connection that is to be served
@@ -48,12 +45,9 @@ impl Shared {
         lp.refresh(&self.cx);
         self.cells[lp.index].invalidate();
         loop {
-            let event;
-            (lp, event) = self.with_guard(lp, |lp| lp.run_until_call(&self.loops, &self.cx));
-            let mut called = match event {
-                LoopEvent::Stop => return None,
-                LoopEvent::Call(active) => Some(active),
-            };
+            let mut called;
+            (lp, called) = self.with_guard(lp, |lp| lp.run_until_call(&self.cx));
+            called.as_ref()?;
             while let Some(mut active) = called {
                 let mode;
                 (lp, mode) =
@@ -62,14 +56,16 @@ impl Shared {
                     CallMode::Inline { route } => self.call_inline(lp, active, route, worker),
                     CallMode::Reserved { route } => {
                         lp.has_reserve = true;
-                        lp = self.flush_batch(lp, &mut active);
+                        // The responses that are ready are sent before anything that may take long.
+                        lp = active
+                            .guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0);
                         self.call_inline(lp, active, Some(route), worker)
                     }
-                    CallMode::Posted => CallResult::Kept(self.post_call(lp, active), None),
+                    CallMode::Posted => Ok((self.post_call(lp, active), None)),
                 };
                 (lp, called) = match result {
-                    CallResult::Kept(lp, next) => (lp, next),
-                    CallResult::HandedOff(conn) => return conn,
+                    Ok(kept) => kept,
+                    Err(conn) => return conn,
                 };
             }
         }
@@ -88,11 +84,6 @@ impl Shared {
             (Some(lp), Some(result)) => (lp, result),
             _ => unreachable!("the loop was put there just now"),
         }
-    }
-
-    /// Sends the responses that are ready, before anything that may take long.
-    fn flush_batch(self: &Arc<Shared>, lp: Box<EventLoop>, active: &mut ActiveConn) -> Box<EventLoop> {
-        active.guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0)
     }
 
     fn call_mode(self: &Arc<Shared>, conn: &Conn) -> CallMode {
@@ -124,14 +115,14 @@ impl Shared {
         mut active: ActiveConn,
         route: Option<u64>,
         worker: &mut WorkerState,
-    ) -> CallResult {
+    ) -> Called {
         let (index, now) = (lp.index, lp.now());
         lp.route = route;
         let cell = &self.cells[index];
         let current = &*worker.current;
         current.ticket.set(Some((index, cell.release(lp))));
         let wait = LeaderWait { current, now };
-        let (dates, slot) = (&mut worker.dates, &*worker.slot);
+        let ThreadState { dates, slot, .. } = &mut worker.thread;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, slot };
         active.guarded(&self.loops, |conn| conn.run(call));
         if let Some(mut lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
@@ -140,16 +131,15 @@ impl Shared {
             if let Some(route) = lp.route.take() {
                 self.predictor.record_quick(route);
             }
-            let (lp, next) = self.with_guard(lp, |lp| lp.resume(active, &self.cx));
-            return CallResult::Kept(lp, next);
+            return Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx)));
         }
         let conn = active.leave_loop(&self.loops);
         if conn.is_upgraded() {
             // Its loop may not have a leader yet, and this thread would not come back for it.
             self.loops.send(index, LoopMessage::Adopt(conn));
-            return CallResult::HandedOff(None);
+            return Err(None);
         }
-        CallResult::HandedOff(Some(conn))
+        Err(Some(conn))
     }
 
     /// Posts the request to the pool. If the queue is full, the request is refused with 503.
@@ -164,6 +154,30 @@ impl Shared {
             lp.refuse(active, Conn::refuse_overload, &self.cx);
         })
         .0
+    }
+
+    /// Gives a loop to the next thread there is.
+    pub(super) fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
+        // Learned at once, and not when the call returns: until then there may be many more.
+        if let Some(route) = lp.route.take() {
+            self.predictor.record_stuck(route);
+        }
+        let (now, had_reserve) = (lp.now(), std::mem::take(&mut lp.has_reserve));
+        if !self.pool.has_thread_in_front(false) {
+            // Its connections wait until a thread leads it. No other loop gives it new ones.
+            self.loops.note_load(lp.index, usize::MAX / 2);
+            self.warn_exhausted(now);
+        }
+        self.pool.submit_front(Job::Lead(lp), || self.spawn());
+        if had_reserve {
+            self.pool.unreserve(|| self.spawn());
+        }
+    }
+
+    fn end_reserve(self: &Arc<Shared>, lp: &mut EventLoop) {
+        if std::mem::take(&mut lp.has_reserve) {
+            self.pool.unreserve(|| self.spawn());
+        }
     }
 }
 
@@ -209,16 +223,13 @@ impl CurrentLoop {
         let reacquired =
             self.ticket.take().and_then(|(index, ticket)| Some((index, cells[index].reacquire(ticket)?)));
         let Some((index, lp)) = reacquired else { return self.shared.check_may_block() };
-        match self.shared.try_hand_off(lp) {
-            Ok(()) => {
-                self.shared.cx.record(Event::LoopHandedOff);
-                Ok(())
-            }
-            Err(lp) => {
-                self.ticket.set(Some((index, cells[index].release(lp))));
-                Err(io::ErrorKind::ResourceBusy.into())
-            }
+        if !self.shared.pool.has_thread_in_front(lp.has_reserve) {
+            self.ticket.set(Some((index, cells[index].release(lp))));
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
+        self.shared.cx.record(Event::LoopHandedOff);
+        self.shared.hand_off(lp);
+        Ok(())
     }
 }
 

@@ -41,7 +41,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use mio::Poll;
 
 use self::leader::CurrentLoop;
 use super::EngineHandle;
@@ -53,15 +52,15 @@ use super::loops::LoopGroup;
 use super::predictor::BlockingPredictor;
 use super::shared_poller::SharedPoller;
 use super::thread_pool::{Limits, ThreadPool, Work};
-use super::threads::Threads;
+use super::threads::{ThreadState, Threads};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::settings::Settings;
+use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::Event;
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::{LogLimit, catch_log_panic};
-use crate::transport::{BufferPool, CallSlot, DateCache, Tick};
 
 /// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -86,38 +85,27 @@ impl Mode {
     }
 
     fn limits(self, settings: &Settings) -> Limits {
-        let queue_max = settings.queue_max;
-        match self {
-            Mode::Adaptive { loops } => Limits {
-                // Each loop has one in reserve for handlers that it does not know yet.
-                idle_kept: settings.standby_kept.max(loops),
-                // Every loop needs a leader, whatever the limit says.
-                threads_max: settings.threads_max.max(loops + 1),
-                // If all threads are in calls, each loop still gets a leader: twice for a new route, until the route is learned,
-                // and once for a route that was quick before.
-                spare: 2 * loops + 1,
-                queue_max,
-                starts_ahead: false,
-                keep_alive: KEEP_ALIVE,
-            },
-            // The leader calls no handler, and does not count.
-            Mode::Pool { standby } => Limits {
-                idle_kept: standby,
-                threads_max: settings.threads_max + 1,
-                spare: 1,
-                queue_max,
-                starts_ahead: true,
-                keep_alive: POOL_KEEP_ALIVE,
-            },
-        }
+        let (idle_kept, threads_max, spare, keep_alive) = match self {
+            // Each loop has one in reserve for handlers that it does not know yet. Every loop needs a leader, whatever the
+            // limit says. If all threads are in calls, each loop still gets a leader: twice for a new route, until the route
+            // is learned, and once for a route that was quick before.
+            Mode::Adaptive { loops } => (
+                settings.standby_kept.max(loops),
+                settings.threads_max.max(loops + 1),
+                2 * loops + 1,
+                KEEP_ALIVE,
+            ),
+            // The leader does not count.
+            Mode::Pool { standby } => (standby, settings.threads_max + 1, 1, POOL_KEEP_ALIVE),
+        };
+        let starts_ahead = matches!(self, Mode::Pool { .. });
+        Limits { idle_kept, threads_max, spare, queue_max: settings.queue_max, starts_ahead, keep_alive }
     }
 
     /// Threads that are started before the server is ready: the leaders, and at least one that never retires.
     fn threads_at_start(self) -> usize {
-        match self {
-            Mode::Adaptive { loops } => loops + 1,
-            Mode::Pool { standby } => standby + 1,
-        }
+        let (Mode::Adaptive { loops: kept } | Mode::Pool { standby: kept }) = self;
+        kept + 1
     }
 }
 
@@ -134,7 +122,7 @@ struct Shared {
     mode: Mode,
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
+    loops: Arc<LoopGroup>,
     listeners: Listeners,
     /// Each on a cache line of its own: its leader writes there twice a request.
     cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
@@ -147,13 +135,9 @@ struct Shared {
 
 /// What a thread has of its own.
 struct WorkerState {
-    dates: DateCache,
-    pool: BufferPool,
+    thread: ThreadState,
     current: Rc<CurrentLoop>,
-    slot: Arc<CallSlot>,
 }
-
-struct Adaptive(Arc<Shared>);
 
 pub(super) fn start(
     mode: Mode,
@@ -162,13 +146,8 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
     let (shared, loops) = Shared::new(mode, cx, handler, listeners)?;
-    let engine = Arc::new(Adaptive(shared.clone()));
-    if let Err(error) = shared.open(loops) {
-        shared.cx.enter(Stage::Closing);
-        engine.wake();
-        return Err(error);
-    }
-    Ok(engine)
+    let opened = shared.open(loops);
+    super::started(shared.clone(), &shared.cx, opened)
 }
 
 impl Shared {
@@ -179,13 +158,12 @@ impl Shared {
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
     ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
-        let loops = mode.loops();
-        let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let (loops, opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
         let shared = Arc::new(Shared {
             mode,
-            loops: LoopGroup::new(&polls)?,
+            loops,
             listeners: Listeners::new(&listeners),
-            cells: (0..loops).map(|_| CachePadded::new(HandoffCell::new())).collect(),
+            cells: opened.iter().map(|_| CachePadded::new(HandoffCell::new())).collect(),
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
@@ -193,13 +171,7 @@ impl Shared {
             handler,
             cx,
         });
-        let now = shared.cx.clock.now();
-        let loops = polls
-            .into_iter()
-            .enumerate()
-            .map(|(index, poll)| EventLoop::new(index, poll, &shared.loops, listeners.clone(), now));
-        let loops = loops.collect::<io::Result<_>>()?;
-        Ok((shared, loops))
+        Ok((shared, opened))
     }
 
     fn open(self: &Arc<Shared>, loops: Vec<EventLoop>) -> io::Result<()> {
@@ -242,52 +214,6 @@ impl Shared {
         });
     }
 
-    /// Gives a loop to the next thread there is.
-    fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
-        let now = lp.now();
-        self.note_stuck(&mut lp);
-        let had_reserve = std::mem::take(&mut lp.has_reserve);
-        if !self.pool.has_thread_in_front() {
-            // Its connections wait until a thread leads it. No other loop gives it new ones.
-            self.loops.note_load(lp.index, usize::MAX / 2);
-            self.warn_exhausted(now);
-        }
-        self.pool.submit_front(Job::Lead(lp), || self.spawn());
-        if had_reserve {
-            self.pool.unreserve(|| self.spawn());
-        }
-    }
-
-    /// Learns at once that the leader's call blocks, and not when the call returns: until then there may be many more.
-    fn note_stuck(&self, lp: &mut EventLoop) {
-        if let Some(route) = lp.route.take() {
-            self.predictor.record_stuck(route);
-        }
-    }
-
-    fn end_reserve(self: &Arc<Shared>, lp: &mut EventLoop) {
-        if std::mem::take(&mut lp.has_reserve) {
-            self.pool.unreserve(|| self.spawn());
-        }
-    }
-
-    /// Gives a loop to another thread, or back if no thread is free.
-    fn try_hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
-        self.note_stuck(&mut lp);
-        let has_reserve = std::mem::take(&mut lp.has_reserve);
-        let submitted = self.pool.try_submit_front(Job::Lead(lp), has_reserve, || self.spawn());
-        match submitted {
-            Ok(()) if has_reserve => self.pool.unreserve(|| self.spawn()),
-            Ok(()) => {}
-            Err(Job::Lead(mut lp)) => {
-                lp.has_reserve = has_reserve;
-                return Err(lp);
-            }
-            Err(Job::Serve(_)) => unreachable!("a loop was submitted"),
-        }
-        Ok(())
-    }
-
     /// No thread waits for a client while a loop waits for a thread.
     fn check_may_block(&self) -> io::Result<()> {
         match self.pool.is_starved() {
@@ -306,7 +232,7 @@ impl Shared {
         match self.pool.submit(Job::Serve(conn), || self.spawn()) {
             Ok(()) if is_late => {
                 self.cx.record(Event::Queued);
-                self.loops.activity.wake_if_asleep();
+                self.loops.wake_monitor_if_asleep();
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -316,12 +242,7 @@ impl Shared {
     }
 
     fn worker_state(self: &Arc<Shared>) -> WorkerState {
-        WorkerState {
-            dates: DateCache::new(self.cx.clock.now()),
-            pool: BufferPool::of_thread(&self.cx.shared_budget),
-            current: Rc::new(CurrentLoop::new(self.clone())),
-            slot: self.cx.watchdog.call_slot(),
-        }
+        WorkerState { thread: ThreadState::new(&self.cx), current: Rc::new(CurrentLoop::new(self.clone())) }
     }
 
     /// The life of a thread: it leads loops and serves connections, in whatever order that is needed.
@@ -331,7 +252,7 @@ impl Shared {
         self.threads.work(&self.pool, &|| self.spawn(), |work| {
             self.perform(work, &mut worker);
             if self.pool.idle() > 0 {
-                worker.pool.trim();
+                worker.thread.pool.trim();
             }
         });
     }
@@ -354,34 +275,34 @@ impl Shared {
     }
 }
 
-impl EngineHandle for Adaptive {
+impl EngineHandle for Shared {
     fn has_pending(&self) -> bool {
-        self.0.listeners.have_pending()
+        self.listeners.have_pending()
     }
 
     fn accept_pending(self: Arc<Self>) {
-        self.0.listeners.accept_pending(&self.0.cx, |conn| self.0.loops.adopt(conn));
+        self.listeners.accept_pending(&self.cx, |conn| self.loops.adopt(conn));
     }
 
     fn wake(&self) {
-        self.0.listeners.shut();
-        self.0.loops.wake_all();
-        self.0.loops.activity.wake();
-        if self.0.cx.stage() == Stage::Closing {
-            self.0.loops.refuse_adopted(&self.0.cx);
-            for job in self.0.pool.close() {
+        self.listeners.shut();
+        self.loops.wake_all();
+        self.loops.wake_monitor();
+        if self.cx.stage() == Stage::Closing {
+            self.loops.refuse_adopted(&self.cx);
+            for job in self.pool.close() {
                 if let Job::Serve(conn) = job {
-                    conn.refuse_stopping(&self.0.cx);
+                    conn.refuse_stopping(&self.cx);
                 }
             }
         }
     }
 
     fn join(&self, timeout: Duration) -> usize {
-        let left = self.0.pool.wait_until_empty(timeout);
+        let left = self.pool.wait_until_empty(timeout);
         // Threads that are counted out have only to return, and the monitor may be stuck in a line of the log. The others are
         // in a handler, and are left to it.
-        let threads = self.0.threads.take();
+        let threads = self.threads.take();
         if left == 0 {
             super::join_within(threads, timeout);
         }
@@ -389,8 +310,8 @@ impl EngineHandle for Adaptive {
     }
 
     fn threads(&self) -> usize {
-        let threads = self.0.pool.stats().threads;
-        match self.0.mode {
+        let threads = self.pool.stats().threads;
+        match self.mode {
             Mode::Adaptive { .. } => threads,
             // The leader calls no handler.
             Mode::Pool { .. } => threads.saturating_sub(1),
@@ -398,11 +319,11 @@ impl EngineHandle for Adaptive {
     }
 
     fn queued(&self) -> usize {
-        self.0.pool.waiting()
+        self.pool.waiting()
     }
 
     fn leaks(&self) -> Vec<(&'static str, usize)> {
-        let stats = self.0.pool.stats();
+        let stats = self.pool.stats();
         vec![("threads that wait for work", stats.idle), ("requests that wait for a thread", stats.queued)]
     }
 }

@@ -87,12 +87,11 @@ impl Shared {
     pub(super) fn start_sysmon(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
         let work = move || shared.run_sysmon();
-        self.threads.keep(std::thread::Builder::new().name("weft-sysmon".into()).spawn(work)?);
-        Ok(())
+        self.threads.spawn("weft-sysmon", work)
     }
 
     fn run_sysmon(self: &Arc<Shared>) {
-        self.loops.activity.attach();
+        self.loops.attach_monitor();
         // A panic is a bug of ours, or of the log.
         while catch_unwind(AssertUnwindSafe(|| self.monitor())).is_err() {
             log_caught_panic();
@@ -118,7 +117,7 @@ impl Shared {
         let (mut moved, mut found) = (false, false);
         for (index, seen) in looks.cells.iter_mut().enumerate() {
             let epoch = self.cells[index].epoch();
-            moved |= epoch != seen.epoch || self.loops.activity.is_busy(index);
+            moved |= epoch != seen.epoch || self.loops.is_busy(index);
             seen.lent = if epoch % 2 == 1 { seen.lent + 1 } else { 0 };
             if is_stuck(seen.epoch, epoch) || seen.lent >= LENT_LOOKS {
                 found |= self.retake(index);
@@ -141,7 +140,7 @@ impl Shared {
                 || self.pool.has_queue()
                 || timeout.is_none() && self.pool.source.len() > 0
         };
-        self.loops.activity.sleep_until_busy(timeout, is_wanted)
+        self.loops.sleep_until_busy(timeout, is_wanted)
     }
 
     /// Has a thread started for requests that wait, and evicts idle connections. True: requests wait.

@@ -117,11 +117,11 @@ impl TestEngine {
     }
 
     fn close(self) {
-        let handle = Adaptive(self.shared);
-        handle.0.cx.enter(Stage::Closing);
+        let handle = self.shared;
+        handle.cx.enter(Stage::Closing);
         handle.wake();
         assert_eq!(handle.join(TIMEOUT), 0);
-        assert_eq!(handle.0.cx.stats().connections, 0);
+        assert_eq!(handle.cx.stats().connections, 0);
     }
 }
 
@@ -412,7 +412,7 @@ fn a_thread_that_accepts_is_not_held_by_a_silent_client() {
     let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| engine.ask(path));
     assert!(engine.shared.pool.submit(Job::Serve(engine.accept()), || ()).is_ok());
     let mut conn = engine.accept();
-    assert!(conn.fill(engine.shared.cx.clock.now(), &mut worker.pool).unwrap() > 0);
+    assert!(conn.fill(engine.shared.cx.clock.now(), &mut worker.thread.pool).unwrap() > 0);
     engine.shared.serve_detached(conn, None, &mut worker);
     is_answered(served);
     drop((engine.accept(), waits, at_door, loops));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::{EventLoop, LoopGroup, Ready};
-use crate::transport::context::{Context, Stage};
+use super::{EventLoop, Ready};
 
 /// A connection that is idle for this long may be closed for one that waits. A page and its parts load within 1 s.
 pub(in crate::engine) const IDLE_KEPT: Duration = Duration::from_secs(1);
@@ -30,45 +29,8 @@ impl EventLoop {
         }
     }
 
-    /// Asks the other loops for the same, one at a time, each time a connection is kept out.
-    pub(super) fn request_close_idle(&mut self, loops: &LoopGroup) {
-        self.idle_peer = (self.idle_peer + 1) % loops.len();
-        if self.idle_peer == self.index {
-            self.idle_peer = (self.idle_peer + 1) % loops.len();
-        }
-        if self.idle_peer != self.index {
-            loops.request_close_idle(self.idle_peer);
-        }
-    }
-
-    pub(super) fn stage_is_known(&self, cx: &Context) -> bool {
-        match cx.stage() {
-            Stage::Running => true,
-            Stage::Draining => self.draining,
-            Stage::Closing => false,
-        }
-    }
-
-    /// Follows the server into draining and closing.
-    pub(in crate::engine) fn is_over(&mut self, cx: &Context) -> bool {
-        match cx.stage() {
-            Stage::Running => false,
-            Stage::Draining => {
-                if !std::mem::replace(&mut self.draining, true) {
-                    self.acceptor.close(self.poll.registry());
-                    self.drop_idle();
-                }
-                !cx.counters.has_clients()
-            }
-            Stage::Closing => {
-                self.cut_off();
-                true
-            }
-        }
-    }
-
     /// Resets the connections whose request or response is in progress.
-    fn cut_off(&mut self) {
+    pub(super) fn cut_off(&mut self) {
         for entry in self.table.indices() {
             let token = self.table.peek(entry).map(|(token, _)| token);
             if let Some(mut conn) = token.and_then(|token| self.table.take(token)) {
@@ -77,8 +39,10 @@ impl EventLoop {
         }
     }
 
-    /// Ends connections with nothing in progress, except fresh ones. Connections that wait for a feed are told.
-    fn drop_idle(&mut self) {
+    /// Accepts no more, and ends connections with nothing in progress, except fresh ones. Connections that wait for a feed are
+    /// told.
+    pub(super) fn drain(&mut self) {
+        self.acceptor.close(self.poll.registry());
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };
             // A request may have come since the last look: there is one more, and then the connection ends.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use mio::{Poll, Token};
 
 use super::*;
-use crate::conn::Call;
+use crate::conn::{Call, Conn};
 use crate::engine::testing::client::panics_when_sent;
 use crate::engine::thread_wait::ThreadWait;
 use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
-fn group_of_one() -> (LoopGroup, Poll) {
+fn group_of_one() -> (Arc<LoopGroup>, Poll) {
     let polls = [Poll::new().unwrap()];
     let loops = LoopGroup::new(&polls).unwrap();
     let [poll] = polls;
@@ -33,10 +33,10 @@ fn endless_messages_do_not_starve_the_poller() {
     let begun = Instant::now();
     for _ in 0..3 {
         send();
-        lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+        lp.wait(&cx, Some(Duration::from_secs(60)));
         assert!(!lp.messages.is_empty());
         send();
-        assert!(lp.poll_ready(&loops, &cx).is_none());
+        assert!(lp.poll_ready(&cx).is_none());
         assert!(lp.messages.is_empty(), "the second one waits for the next cycle");
     }
     assert!(begun.elapsed() < Duration::from_secs(30), "it slept with messages in its inbox");
@@ -71,13 +71,13 @@ fn a_connection_with_nothing_to_say_is_no_event() {
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
     loops.send(0, LoopMessage::Adopt(conn));
-    lp.wait(&loops, &cx, Some(Duration::ZERO));
-    assert!(lp.poll_ready(&loops, &cx).is_none());
+    lp.wait(&cx, Some(Duration::ZERO));
+    assert!(lp.poll_ready(&cx).is_none());
     assert_eq!(lp.table.len(), 1);
-    lp.wait(&loops, &cx, Some(Duration::ZERO));
+    lp.wait(&cx, Some(Duration::ZERO));
     assert!(lp.batch.is_empty(), "{:?}", lp.batch);
     theirs.write_all(b"G").unwrap();
-    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    lp.wait(&cx, Some(Duration::from_secs(60)));
     assert_eq!(lp.batch.len(), 1);
 }
 
@@ -97,14 +97,14 @@ fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     }
     let is_asked = || [0, 1].map(|index| group.handle(index).close_idle_wanted());
     for _ in 0..2 {
-        loops[0].request_close_idle(&group);
+        group.request_close_idle(0);
         assert_eq!(is_asked(), [false, true]);
         assert_eq!(loops[1].acceptor.retry(now), None);
         // It does not sleep on it.
-        loops[1].wait(&group, &cx, None);
+        loops[1].wait(&cx, None);
         assert_eq!(is_asked(), [false, false]);
         assert!(loops[1].acceptor.retry(now).is_some());
-        assert!(loops[1].poll_ready(&group, &cx).is_none(), "nobody is there");
+        assert!(loops[1].poll_ready(&cx).is_none(), "nobody is there");
         assert_eq!(loops[1].acceptor.retry(now), None);
     }
 }
@@ -126,8 +126,8 @@ fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
                 loops.send(0, LoopMessage::Adopt(conn));
                 clients.push(theirs);
             }
-            lp.wait(&loops, &cx, Some(Duration::ZERO));
-            std::iter::from_fn(|| lp.poll_ready(&loops, &cx)).collect::<Vec<_>>()
+            lp.wait(&cx, Some(Duration::ZERO));
+            std::iter::from_fn(|| lp.poll_ready(&cx)).collect::<Vec<_>>()
         });
         let calls = [calls.next().unwrap(), calls.next().unwrap()];
         assert_eq!(calls.each_ref().map(Vec::len), [at_home, 8 - at_home], "{request}");
@@ -150,8 +150,8 @@ fn many_connections_do_not_all_stay_on_one_loop() {
         (0..UNEVEN_AT_ACCEPT_MAX + 6).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
     let mut moved = Vec::new();
     while lp.table.len() + moved.len() < clients.len() {
-        lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
-        assert!(lp.poll_ready(&loops, &cx).is_none(), "nobody has asked");
+        lp.wait(&cx, Some(Duration::from_secs(60)));
+        assert!(lp.poll_ready(&cx).is_none(), "nobody has asked");
         let mut messages = Vec::new();
         loops.handle(1).inbox.take_all(&mut messages);
         moved.extend(messages);
@@ -162,7 +162,7 @@ fn many_connections_do_not_all_stay_on_one_loop() {
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.
-fn with_delayed(cx: &Context, loops: &LoopGroup, poll: Poll) -> (EventLoop, UnixStream) {
+fn with_delayed(cx: &Context, loops: &Arc<LoopGroup>, poll: Poll) -> (EventLoop, UnixStream) {
     let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
     let (lp, theirs, panicked) = with_answered(cx, loops, poll, &handler);
     assert!(!panicked);
@@ -172,7 +172,7 @@ fn with_delayed(cx: &Context, loops: &LoopGroup, poll: Poll) -> (EventLoop, Unix
 /// A loop with one connection, whose request was answered, and whether it has panicked over that.
 fn with_answered(
     cx: &Context,
-    loops: &LoopGroup,
+    loops: &Arc<LoopGroup>,
     poll: Poll,
     handler: &dyn Handler,
 ) -> (EventLoop, UnixStream, bool) {
@@ -181,8 +181,8 @@ fn with_answered(
     theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
     loops.send(0, LoopMessage::Adopt(conn));
-    lp.wait(loops, cx, Some(Duration::ZERO));
-    let mut active = lp.poll_ready(loops, cx).unwrap();
+    lp.wait(cx, Some(Duration::ZERO));
+    let mut active = lp.poll_ready(cx).unwrap();
     let (wait, slot) = (ThreadWait::new(cx), cx.watchdog.call_slot());
     let dates = &mut crate::transport::DateCache::new(lp.now());
     active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, slot: &slot });
@@ -198,7 +198,8 @@ fn a_panic_frees_the_slot() {
     let (mut lp, _theirs, panicked) =
         with_answered(&cx, &loops, poll, &|_: &mut Request<'_>| panics_when_sent());
     assert!(panicked && lp.table.len() == 1 && cx.stats().connections == 0);
-    lp.wait(&loops, &cx, Some(Duration::ZERO));
+    lp.wait(&cx, Some(Duration::from_secs(60)));
+    assert!(lp.poll_ready(&cx).is_none());
     assert_eq!(lp.table.len(), 0);
 }
 
@@ -209,12 +210,12 @@ fn a_timer_fires_for_a_connection_that_is_out() {
     let (loops, poll) = group_of_one();
     let (mut lp, mut theirs) = with_delayed(&cx, &loops, poll);
     theirs.write_all(b"G").unwrap();
-    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    lp.wait(&cx, Some(Duration::from_secs(60)));
     lp.moment = lp.timers.first().unwrap();
     lp.now = cx.clock.at(lp.moment);
-    let called = lp.poll_ready(&loops, &cx).or_else(|| {
-        lp.wait(&loops, &cx, Some(Duration::ZERO));
-        lp.poll_ready(&loops, &cx)
+    let called = lp.poll_ready(&cx).or_else(|| {
+        lp.wait(&cx, Some(Duration::ZERO));
+        lp.poll_ready(&cx)
     });
     assert!(called.is_some(), "nobody will look at it any more");
 }
@@ -228,7 +229,7 @@ fn a_timer_fires_in_time_after_a_long_cycle() {
     let due = Instant::now() + Duration::from_millis(1);
     lp.timers.set(due, Token(usize::MAX), &lp.table);
     lp.moment = due.checked_sub(Duration::from_secs(5)).unwrap();
-    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    lp.wait(&cx, Some(Duration::from_secs(60)));
     assert!(due.elapsed() < Duration::from_secs(3), "{:?} late", due.elapsed());
 }
 
@@ -237,7 +238,7 @@ fn a_timer_fires_in_time_after_a_long_cycle() {
 fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
     is_heard(|lp, loops, cx, conn, asks| {
         loops.send(0, LoopMessage::Adopt(conn));
-        assert!(lp.poll_ready(loops, cx).is_none());
+        assert!(lp.poll_ready(cx).is_none());
         asks();
         lp.refresh(cx);
     });
@@ -250,7 +251,7 @@ fn nobody_is_late_by_what_came_while_it_came_home() {
         assert!(conn.fill(cx.clock.now(), &mut BufferPool::alone()).is_err(), "nothing is there");
         asks();
         loops.send(0, LoopMessage::Adopt(conn));
-        lp.wait(loops, cx, Some(Duration::from_secs(60)));
+        lp.wait(cx, Some(Duration::from_secs(60)));
     });
 }
 
@@ -267,9 +268,9 @@ fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Co
         theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         std::thread::sleep(Duration::from_millis(400));
     });
-    assert!(lp.poll_ready(&loops, &cx).is_none() && cx.stats().connections == 1, "it has ended");
-    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
-    assert!(lp.poll_ready(&loops, &cx).is_some(), "it asks");
+    assert!(lp.poll_ready(&cx).is_none() && cx.stats().connections == 1, "it has ended");
+    lp.wait(&cx, Some(Duration::from_secs(60)));
+    assert!(lp.poll_ready(&cx).is_some(), "it asks");
 }
 
 /// Its handler may block: then it is the one with the fewest for as long as that lasts.

@@ -11,7 +11,7 @@ use weftwork_fiber::Runtime;
 use super::Fibers;
 use super::wait::{FiberWait, OwnedFiberWait};
 use crate::conn::{Call, Conn};
-use crate::engine::active_conn::ActiveConn;
+use crate::engine::conn_table::ActiveConn;
 use crate::engine::event_loop::EventLoop;
 use crate::transport::context::{Context, Stage};
 use crate::transport::{CallSlot, DateCache};
@@ -113,8 +113,8 @@ impl FiberExecutor {
             return None;
         };
         let mut taken = Taken { lp: Some(lp), executor: self };
-        let (loops, cx) = (&self.engine.loops, &self.engine.cx);
-        taken.lp.as_deref_mut().and_then(|lp| lp.resume(active, cx).or_else(|| lp.poll_ready(loops, cx)))
+        let cx = &self.engine.cx;
+        taken.lp.as_deref_mut().and_then(|lp| lp.resume(active, cx).or_else(|| lp.poll_ready(cx)))
     }
 }
 

@@ -15,20 +15,19 @@ mod wait;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mio::Poll;
 use weftwork_fiber::{BlockingPool, Config, Runtime};
 
 use self::executor::FiberExecutor;
 use self::wait::FiberBlocking;
 use super::acceptor::Listeners;
-use super::active_conn::ActiveConn;
+use super::conn_table::ActiveConn;
 use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
+use super::threads::Threads;
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -39,8 +38,8 @@ use crate::transport::log_limit::LogLimit;
 struct Fibers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    loops: LoopGroup,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    loops: Arc<LoopGroup>,
+    threads: Threads,
     listeners: Listeners,
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
@@ -54,35 +53,28 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+    let (loops, opened) = EventLoop::open_all(threads, &listeners, cx.clock.now())?;
     let settings = &cx.settings;
     let engine = Arc::new(Fibers {
-        loops: LoopGroup::new(&polls)?,
+        loops,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
         refusals: LogLimit::new(1),
-        threads: Mutex::default(),
+        threads: Threads::default(),
         listeners: Listeners::new(&listeners),
         handler,
         cx,
     });
-    let started = engine.start(polls, &listeners);
-    if started.is_err() {
-        engine.cx.enter(Stage::Closing);
-        engine.wake();
-    }
-    started.map(|()| engine as Arc<dyn EngineHandle>)
+    let started = engine.start(opened);
+    super::started(engine.clone(), &engine.cx, started)
 }
 
 impl Fibers {
     /// Returns when every thread has its fibers' poller and stack, which only the thread itself can make.
-    fn start(self: &Arc<Fibers>, polls: Vec<Poll>, listeners: &Arc<Vec<Listener>>) -> io::Result<()> {
-        let now = self.cx.clock.now();
+    fn start(self: &Arc<Fibers>, loops: Vec<EventLoop>) -> io::Result<()> {
         let (opened, results) = channel();
-        for (index, poll) in polls.into_iter().enumerate() {
-            let lp = EventLoop::new(index, poll, &self.loops, listeners.clone(), now)?;
+        for lp in loops {
             let (own, opened) = (self.clone(), opened.clone());
-            let thread = std::thread::Builder::new().name(format!("weft-{index}"));
-            self.lock().push(thread.spawn(move || own.open(lp, opened))?);
+            self.threads.spawn(&format!("weft-{}", lp.index), move || own.open(lp, opened))?;
         }
         drop(opened);
         results.iter().collect()
@@ -122,10 +114,6 @@ impl Fibers {
             io::Error::new(error.kind(), format!("{wanted}: {error}"))
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// One thread with its loop and its fibers.
@@ -145,7 +133,7 @@ impl Thread {
             let over = self.lead(|lp| {
                 let over = lp.is_over(&engine.cx);
                 if !over {
-                    lp.wait(&engine.loops, &engine.cx, timeout);
+                    lp.wait(&engine.cx, timeout);
                 }
                 over
             });
@@ -182,7 +170,7 @@ impl Thread {
             }
             let next = match self.executor.next_waiting() {
                 Some(active) => Some(active),
-                None => self.lead(|lp| lp.poll_ready(&engine.loops, &engine.cx))?,
+                None => self.lead(|lp| lp.poll_ready(&engine.cx))?,
             };
             match next {
                 Some(active) => self.run_on_a_fiber(active)?,
@@ -242,8 +230,7 @@ impl EngineHandle for Fibers {
 
     fn join(&self, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
-        let threads = std::mem::take(&mut *self.lock());
-        let stuck = super::join_within(threads, timeout);
+        let stuck = super::join_within(self.threads.take(), timeout);
         // What is called so runs to its end, though its fiber is gone.
         while self.blocking.busy() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
@@ -252,6 +239,6 @@ impl EngineHandle for Fibers {
     }
 
     fn threads(&self) -> usize {
-        self.lock().len() + self.blocking.threads()
+        self.threads.len() + self.blocking.threads()
     }
 }

@@ -59,9 +59,9 @@ fn a_refusal_is_news_once_and_bounds_what_is_started() {
     assert_eq!(pool.note_spawn_error(), Some(3));
     assert_eq!(pool.note_spawn_error(), None);
     assert_eq!(pool.stats(), PoolStats { threads: 2, idle: 0, queued: 0 });
-    assert!(!pool.has_thread() && pool.has_output_space() && !pool.count_in());
+    assert!(!pool.has_thread() && pool.has_room() && !pool.count_in());
     assert_eq!(pool.submit(1, no_start), Ok(()));
-    assert!(!pool.has_output_space());
+    assert!(!pool.has_room());
     assert_eq!(pool.submit(2, no_start), Err(2));
     let begun = Instant::now();
     while !pool.has_thread() {
@@ -80,9 +80,9 @@ fn a_full_queue_gives_the_job_back() {
     occupy(&pool);
     assert!(!pool.has_queue() && !pool.has_thread());
     assert_eq!(pool.submit(1, no_start), Ok(()));
-    assert!(pool.has_queue() && pool.has_output_space());
+    assert!(pool.has_queue() && pool.has_room());
     assert_eq!(pool.submit(2, no_start), Ok(()));
-    assert!(!pool.has_output_space());
+    assert!(!pool.has_room());
     assert_eq!(pool.submit(3, no_start), Err(3));
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 0, queued: 2 });
     // The one thread takes the job that has waited longest.
@@ -117,13 +117,14 @@ fn a_job_in_front_is_taken_first_and_never_rejected() {
 }
 
 #[test]
-fn a_job_in_front_is_given_back_if_no_thread_can_take_it() {
+fn a_job_in_front_has_a_thread_only_if_one_can_take_it() {
     let pool = pool(Limits { threads_max: 1, ..LIMITS });
     occupy(&pool);
-    assert_eq!(pool.try_submit_front(1, false, no_start), Err(1));
+    assert!(!pool.has_thread_in_front(false));
     pool.note_done();
-    assert_eq!(pool.try_submit_front(1, false, no_start), Ok(()));
-    assert_eq!(pool.try_submit_front(2, false, no_start), Err(2), "the thread is for the first one");
+    assert!(pool.has_thread_in_front(false));
+    pool.submit_front(1, no_start);
+    assert!(!pool.has_thread_in_front(false), "the thread is for the first one");
     assert_eq!(take(&pool, &no_start), 1);
 }
 
@@ -136,7 +137,6 @@ fn a_closed_pool_takes_no_job() {
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 1, queued: 0 });
     assert!(!pool.has_queue() && pool.submit(job.clone(), no_start).is_err());
     pool.submit_front(job.clone(), no_start);
-    let _ = pool.try_submit_front(job.clone(), false, no_start);
     assert_eq!(Arc::strong_count(&job), 1, "each of them was dropped");
     assert!(!pool.count_in());
     assert!(pool.next(false, &no_start).is_none());
@@ -279,7 +279,7 @@ fn a_reserve_keeps_one_parked_thread_from_other_jobs() {
         eventually("it is parked", || pool.parked() == 1);
         assert!(pool.reserve(no_start) && !pool.reserve(no_start));
         assert!(pool.submit(1, no_start).is_ok());
-        assert_eq!(pool.try_submit_front(2, false, no_start), Err(2));
+        assert!(!pool.has_thread_in_front(false));
         std::thread::sleep(Duration::from_millis(10));
         assert!(pool.has_queue(), "the job waits");
         pool.unreserve(no_start);
@@ -297,7 +297,8 @@ fn a_reserved_thread_takes_the_job_in_front() {
         eventually("it is parked", || pool.parked() == 1);
         assert!(pool.reserve(no_start));
         assert!(pool.submit(1, no_start).is_ok());
-        assert_eq!(pool.try_submit_front(2, true, no_start), Ok(()));
+        assert!(pool.has_thread_in_front(true));
+        pool.submit_front(2, no_start);
         assert_eq!(parked.join().unwrap(), 2);
     });
 }
@@ -310,7 +311,8 @@ fn the_queue_is_drained_with_the_jobs_in_front() {
     assert_eq!(pool.drain_queue(), [2, 1]);
     assert!(!pool.has_queue());
     // The thread is free for another job in front.
-    assert_eq!(pool.try_submit_front(3, false, no_start), Ok(()));
+    assert!(pool.has_thread_in_front(false));
+    pool.submit_front(3, no_start);
     assert_eq!(take(&pool, &no_start), 3);
 }
 
@@ -385,11 +387,11 @@ fn a_job_in_front_gets_a_spare_thread() {
     let started = Cell::new(0);
     let spawn = || started.set(started.get() + 1);
     assert!(pool.submit(1, spawn).is_ok());
-    assert!(!pool.has_thread() && pool.has_thread_in_front());
+    assert!(!pool.has_thread() && pool.has_thread_in_front(false));
     assert_eq!(started.get(), 0, "a job that waits behind has to wait");
-    assert!(pool.try_submit_front(2, false, spawn).is_ok());
+    pool.submit_front(2, spawn);
     assert_eq!((started.get(), pool.stats().threads), (1, 2));
-    assert_eq!(pool.try_submit_front(3, false, spawn), Err(3), "there is one spare thread");
+    assert!(!pool.has_thread_in_front(false), "there is one spare thread, which has not come yet");
     assert_eq!(take(&pool, &no_start), 2);
     pool.note_done();
     assert!(pool.next(false, &no_start).is_none(), "the first thread exits after its work");

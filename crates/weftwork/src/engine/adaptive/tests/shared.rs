@@ -224,7 +224,7 @@ fn shared_connections_without_a_thread_wait_in_the_queue() {
 fn next_with_request(engine: &TestEngine) -> Box<Conn> {
     let (cx, mut conn) = (&engine.shared.cx, engine.accept());
     eventually("it has asked", || {
-        let _ = conn.fill(cx.clock.now(), &mut BufferPool::alone());
+        let _ = conn.fill(cx.clock.now(), &mut crate::transport::BufferPool::alone());
         conn.step(cx.clock.now(), cx) == Step::Call
     });
     conn
