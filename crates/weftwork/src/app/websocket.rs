@@ -15,6 +15,8 @@ mod hub;
 mod outgoing;
 mod socket;
 #[cfg(test)]
+mod close_tests;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
