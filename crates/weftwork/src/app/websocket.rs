@@ -9,13 +9,13 @@
 //! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, queue
 //! limits and closing.
 
+#[cfg(test)]
+mod close_tests;
 mod frames;
 mod handshake;
 mod hub;
 mod outgoing;
 mod socket;
-#[cfg(test)]
-mod close_tests;
 #[cfg(test)]
 mod tests;
 
