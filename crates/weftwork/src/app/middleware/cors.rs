@@ -202,7 +202,9 @@ impl Cors {
             None => {
                 vary(&mut response, header::ACCESS_CONTROL_REQUEST_HEADERS);
                 let names: Vec<_> = requested_headers(req).map(|name| name.to_string()).collect();
-                Some(names.join(", ")).filter(|names| !names.is_empty()).and_then(|names| names.try_into().ok())
+                Some(names.join(", "))
+                    .filter(|names| !names.is_empty())
+                    .and_then(|names| names.try_into().ok())
             }
         };
         let fields = [

@@ -77,7 +77,9 @@ impl Csrf {
             (SingleValue::Absent, SingleValue::Value("null")) => Err(Rejection::Null),
             (SingleValue::Absent, SingleValue::Value(_)) => Err(Rejection::OtherHost),
             (SingleValue::Value(_), _) => Err(Rejection::OtherSite),
-            (SingleValue::Unclear, _) | (SingleValue::Absent, SingleValue::Unclear) => Err(Rejection::Unclear),
+            (SingleValue::Unclear, _) | (SingleValue::Absent, SingleValue::Unclear) => {
+                Err(Rejection::Unclear)
+            }
         }
     }
 }
@@ -248,8 +250,14 @@ mod tests {
     fn a_rejection_says_what_was_compared() {
         let site = (|_: &mut Request<'_>| "x").with(Csrf::new());
         for (fields, said) in [
-            (&[("Origin", "null")][..], "Origin is \\\"null\\\", as for a form of a page with Referrer-Policy: no-referrer"),
-            (&[("Origin", "https://a.example")], "Origin is \\\"https://a.example\\\", and the host of the request is \\\"here.example\\\""),
+            (
+                &[("Origin", "null")][..],
+                "Origin is \\\"null\\\", as for a form of a page with Referrer-Policy: no-referrer",
+            ),
+            (
+                &[("Origin", "https://a.example")],
+                "Origin is \\\"https://a.example\\\", and the host of the request is \\\"here.example\\\"",
+            ),
             (&[("Origin", "null"), ("Sec-Fetch-Site", "cross-site")], "Sec-Fetch-Site is \\\"cross-site\\\""),
             (&[("Origin", "null"), ("Origin", "null")], "several times"),
         ] {
