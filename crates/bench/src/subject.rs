@@ -74,7 +74,7 @@ impl Subject {
                 "hand-written: reads, and answers with canned bytes; parses nothing, limits nothing"
             }
             Subject::Weft { .. } => {
-                "`weft demo`, for files `weft serve`, as they come: every limit and deadline on; what waits without blocking does so by \
+                "`weft demo`, for files `weft serve`, as they come, without metrics: every limit and deadline on; what waits without blocking does so by \
                  `Response::with_delay`, on fibers in the handler, by `weftwork::sleep`"
             }
             Subject::Peer(peer) => peer.about,

@@ -16,6 +16,7 @@ use weftwork::{Engine, Settings};
 
 use crate::command::command;
 use crate::folder::{self, Folder};
+use crate::logger::LogStyle;
 use crate::place::join;
 
 /// Action that the command line asks for.
@@ -41,6 +42,13 @@ pub(crate) struct Options {
     pub(crate) binds: Vec<String>,
     pub(crate) engine: Option<Engine>,
     pub(crate) log: Option<LevelFilter>,
+    pub(crate) log_style: Option<LogStyle>,
+    /// File for a line a request. `-` is the standard output.
+    pub(crate) access_log: Option<String>,
+    /// Whether requests are counted and timed.
+    pub(crate) metrics: Option<bool>,
+    /// Address of the side listener.
+    pub(crate) admin: Option<String>,
     /// Names and values of settings. Each value is valid.
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -137,6 +145,10 @@ impl From<&Given<'_>> for Options {
             binds: given.all("bind"),
             engine: given.one("engine"),
             log: given.one("log"),
+            log_style: given.one("log-format"),
+            access_log: given.one("access-log"),
+            metrics: given.one("metrics"),
+            admin: given.one("admin"),
             settings: settings.filter_map(|set| Some((set.name.to_owned(), given.one(set.name)?))).collect(),
         }
     }
@@ -167,6 +179,22 @@ pub(crate) fn port(source: &str, text: &str) -> Result<u16, Usage> {
 
 pub(crate) fn level(source: &str, text: &str) -> Result<LevelFilter, Usage> {
     text.trim().parse().map_err(|_| invalid(source, text, "off, error, warn, info, debug or trace"))
+}
+
+pub(crate) fn log_style(source: &str, text: &str) -> Result<LogStyle, Usage> {
+    match text.trim() {
+        "text" => Ok(LogStyle::Text),
+        "json" => Ok(LogStyle::Json),
+        _ => Err(invalid(source, text, "text or json")),
+    }
+}
+
+pub(crate) fn on_or_off(source: &str, text: &str) -> Result<bool, Usage> {
+    match text.trim() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(invalid(source, text, "on or off")),
+    }
 }
 
 pub(crate) fn invalid(name: &str, value: &str, wanted: &str) -> Usage {

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 use weftwork::{Engine, Settings};
 
-use crate::args::{Usage, check_setting, flag, host, level, port};
+use crate::args::{Usage, check_setting, flag, host, level, log_style, on_or_off, port};
 use crate::folder;
 
 const ABOUT: &str = "An HTTP server for plain blocking handlers";
@@ -18,7 +18,7 @@ Without a command, weft runs the demo at http://127.0.0.1:8080/.";
 
 const ROUTES: &str = "\
 Routes:
-  /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /slow?us=N  /wait?ms=N
+  /health  /ready  /metrics  /json  /echo  /headers  /nocontent  /slow?ms=N  /slow?us=N  /wait?ms=N
   /later?ms=N  /events  /ws/echo  /upload  /files/
 
 ";
@@ -26,7 +26,8 @@ Routes:
 const FILES: &str = "\
 For a directory, weft sends its index.html, or else a list of its files. Files are sent with a type, a
 tag and a date, and downloads can be resumed. If FILE.br, FILE.zst or FILE.gz exists beside FILE, clients
-that accept that encoding get it.
+that accept that encoding get it. Where DIR has no file of that name, /health, /ready (503 while the server
+stops) and /metrics (for Prometheus, unless there is --admin) are answered by weft.
 
 ";
 
@@ -124,6 +125,8 @@ fn server_args() -> Vec<Arg> {
             "127.0.0.1:8080, [::1]:8080, :8080 or unix:/path, may be repeated;\n\
                  proxy+127.0.0.1:8080 expects the PROXY protocol",
         ),
+        option("admin", "ADDRESS")
+            .help("answer /health, /ready and /metrics there, also while the server is busy [WEFT_ADMIN]"),
         option("engine", "NAME")
             .value_parser(|text: &str| {
                 text.parse::<Engine>().map_err(|error| Usage(format!("--engine: {error}")))
@@ -132,6 +135,16 @@ fn server_args() -> Vec<Arg> {
         option("log", "LEVEL")
             .value_parser(|text: &str| level("--log", text))
             .help("off, error, warn, info, debug or trace [WEFT_LOG; warn]"),
+        option("log-format", "FORMAT")
+            .value_parser(|text: &str| log_style("--log-format", text))
+            .help("text or json, for the log and the access log [WEFT_LOG_FORMAT; text]"),
+        option("access-log", "FILE").value_hint(ValueHint::FilePath).help(
+            "write a line a request to FILE, or to stdout: -\n\
+                 [WEFT_ACCESS_LOG; - if stdout is a terminal, or at log level debug]",
+        ),
+        option("metrics", "ON")
+            .value_parser(|text: &str| on_or_off("--metrics", text))
+            .help("on or off: count and time requests for /metrics [WEFT_METRICS; on]"),
     ];
     args.extend(Settings::default().list().into_iter().map(|setting| {
         let name = setting.name;

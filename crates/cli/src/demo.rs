@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weftwork::http::{HeaderValue, StatusCode, header};
-use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, ServerStatus, routes};
+use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, routes};
 
 use self::live::Live;
+use crate::probes::Probes;
 
 /// Maximum time that `/slow`, `/wait` and `/later` take.
 const SLOW_MS_MAX: u64 = 60_000;
@@ -26,6 +27,12 @@ const ECHO_BYTES: usize = 256 << 10;
 enum Demo {
     #[get("/")]
     Page,
+    #[quick]
+    #[get("/ready")]
+    Ready,
+    #[quick]
+    #[get("/metrics")]
+    Metrics,
     #[get("/health")]
     #[quick]
     Health,
@@ -54,9 +61,11 @@ enum Demo {
 }
 
 /// Routes with the descriptions on the page.
-const ROUTES: [(Demo, &str); 13] = [
+const ROUTES: [(Demo, &str); 15] = [
     (Demo::Page, "this page"),
     (Demo::Health, "OK: the smallest response"),
+    (Demo::Ready, "200, or 503 from the moment on at which the server is told to stop"),
+    (Demo::Metrics, "numbers for Prometheus"),
     (Demo::Json, "a value as JSON, serialized for each request"),
     (Demo::Headers, "the header fields of your request, unchanged"),
     (Demo::NoContent, "204 without a body"),
@@ -73,12 +82,14 @@ const ROUTES: [(Demo, &str); 13] = [
     (Demo::File { path: String::new() }, "sample files with entity tags and range requests"),
 ];
 
-/// Returns the demo. It reads the state of its server through `status`.
-pub(crate) fn demo(status: ServerStatus) -> impl Handler {
+/// Returns the demo. It reads the state of its server through `probes`.
+pub(crate) fn demo(probes: Probes) -> impl Handler {
     let live = Live::new();
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
-        Demo::Page => page::page(&status),
-        Demo::Health => Response::text("OK"),
+        Demo::Page => page::page(probes.status()),
+        Demo::Health => Probes::health(),
+        Demo::Ready => probes.ready(),
+        Demo::Metrics => probes.metrics(req),
         Demo::Json => Response::json(&Message { message: "Hello, World!" }),
         Demo::Headers => headers(req),
         Demo::NoContent => Response::new(StatusCode::NO_CONTENT),

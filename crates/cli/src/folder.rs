@@ -121,6 +121,11 @@ pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
 }
 
 impl Folder {
+    /// Returns whether the directory has something of this name.
+    pub(crate) fn has_file(&self, name: &str) -> bool {
+        self.path.join(name).symlink_metadata().is_ok()
+    }
+
     /// Returns whether `path` is a file that the server sends.
     fn is_file(&self, path: &Path) -> bool {
         let metadata = if self.symlinks { path.metadata() } else { path.symlink_metadata() };

@@ -7,6 +7,7 @@ mod folder;
 mod help;
 mod logger;
 mod place;
+mod probes;
 mod serving;
 
 use std::io::Write;
@@ -39,7 +40,9 @@ fn run() -> Result<(), Usage> {
         Action::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
             let files = folder.files()?.with(folder::for_people);
-            serving::serve(&title, &options, |_| files)?;
+            serving::serve(&title, &options, |probes| {
+                probes.before(files, move |name| folder.has_file(name))
+            })?;
         }
     }
     Ok(())

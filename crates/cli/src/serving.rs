@@ -1,23 +1,37 @@
 //! Starts a server from the options, announces it, and waits for its end.
 
-use log::LevelFilter;
-use weftwork::{Address, Handler, Running, Server, ServerStatus, Settings, Signals, Source};
+use std::io::IsTerminal;
+use std::sync::Arc;
 
-use crate::args::{Options, Usage, flag, level};
+use log::LevelFilter;
+use weftwork::middleware::{AccessLog, LogFormat, Metrics};
+use weftwork::{Address, Handler, HandlerExt, Request, Response, Running, Server, Settings, Signals, Source};
+
+use crate::args::{Options, Usage, flag, level, log_style, on_or_off};
+use crate::logger::LogStyle;
 use crate::place::{Place, places};
+use crate::probes::Probes;
 use crate::say;
 
 /// Settings that are always shown at startup. Other settings are shown if they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
 
 /// Variables that only the command reads.
-const VARIABLES: [&str; 3] = ["WEFT_HOST", "WEFT_LOG", "WEFT_PORT"];
+const VARIABLES: [&str; 7] = [
+    "WEFT_ACCESS_LOG",
+    "WEFT_ADMIN",
+    "WEFT_HOST",
+    "WEFT_LOG",
+    "WEFT_LOG_FORMAT",
+    "WEFT_METRICS",
+    "WEFT_PORT",
+];
 
 /// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
 pub(crate) fn serve<H: Handler>(
     title: &str,
     options: &Options,
-    site: impl FnOnce(ServerStatus) -> H,
+    site: impl FnOnce(Probes) -> H,
 ) -> Result<(), Usage> {
     // Shells and service files unset a variable by making it empty.
     let variable = |name: &str| {
@@ -29,9 +43,22 @@ pub(crate) fn serve<H: Handler>(
         (None, Some(text)) => level("WEFT_LOG", &text)?,
         (None, None) => LevelFilter::Warn,
     };
-    crate::logger::install(log);
+    let style = match (options.log_style, variable("WEFT_LOG_FORMAT")) {
+        (Some(style), _) => style,
+        (None, Some(text)) => log_style("WEFT_LOG_FORMAT", &text)?,
+        (None, None) => LogStyle::Text,
+    };
+    let counts = match (options.metrics, variable("WEFT_METRICS")) {
+        (Some(is_on), _) => is_on,
+        (None, Some(text)) => on_or_off("WEFT_METRICS", &text)?,
+        (None, None) => true,
+    };
+    crate::logger::install(log, style);
+    let access_log =
+        access_log(options.access_log.clone().or_else(|| variable("WEFT_ACCESS_LOG")), style, log)?;
     // Only the report of unknown variables counts here, because the server reads the settings again.
     Settings::from_env_beside(&VARIABLES)?;
+    let admin = options.admin.clone().or_else(|| variable("WEFT_ADMIN"));
     let mut server = bind(&places(options, variable)?)?;
     for (name, value) in &options.settings {
         server = server.set(name, value)?;
@@ -42,11 +69,42 @@ pub(crate) fn serve<H: Handler>(
     };
     // The signals are installed before the server is visible. So no signal meets the default action.
     let signals = Signals::install()?;
-    let site = site(server.status());
+    let metrics = Metrics::new().server(server.status());
+    let of_site = Probes::new(server.status(), admin.is_none().then_some(&metrics));
+    let server = match admin {
+        Some(address) => {
+            let probes = Probes::new(server.status(), Some(&metrics));
+            server.admin(address, probes.before(|_: &mut Request<'_>| Response::decline(), |_| false))?
+        }
+        None => server,
+    };
+    let mut site: Arc<dyn Handler> = Arc::new(site(of_site));
+    if counts {
+        site = Arc::new(site.with(metrics));
+    }
+    if let Some(log) = access_log {
+        site = Arc::new(site.with(log));
+    }
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
     say(running.wait(signals)?);
     Ok(())
+}
+
+/// Opens the access log, if there is one. A person at a terminal, or one who looks for errors, sees a line a request.
+fn access_log(file: Option<String>, style: LogStyle, level: LevelFilter) -> Result<Option<AccessLog>, Usage> {
+    let format = match style {
+        LogStyle::Json => LogFormat::Json,
+        LogStyle::Text if file.is_some() => LogFormat::Combined,
+        LogStyle::Text => LogFormat::Short,
+    };
+    let is_seen = std::io::stdout().is_terminal() || level >= LevelFilter::Debug;
+    Ok(match file.as_deref() {
+        Some("-") => Some(AccessLog::to_stdout(format)?),
+        Some(path) => Some(AccessLog::to_file(format, path)?),
+        None if is_seen => Some(AccessLog::to_stdout(format)?),
+        None => None,
+    })
 }
 
 /// Adds the flag that set the value to an error that names a setting.
@@ -80,6 +138,9 @@ fn announce(title: &str, running: &Running) {
     say(format_args!("weft {} {title}", env!("CARGO_PKG_VERSION")));
     for address in running.addresses() {
         say(format_args!("listening at {}", shown(address)));
+    }
+    for address in running.admin_addresses() {
+        say(format_args!("probes and metrics at {}", shown(address)));
     }
     let engine = running.engine();
     match engine.loops() {

@@ -61,13 +61,17 @@ fn options_before_and_after_a_command() {
 #[test]
 fn options() {
     let line = "--host ::1 --host localhost --port=0 --bind unix:/run/s --bind :80 --engine reactor:2 --log info \
-                --head-bytes-max 1KiB --idle-timeout=5s";
+                --log-format json --access-log a.log --metrics off --admin :9 --head-bytes-max 1KiB --idle-timeout=5s";
     let want = Options {
         hosts: vec!["::1".into(), "localhost".into()],
         port: Some(0),
         binds: vec!["unix:/run/s".into(), ":80".into()],
         engine: Some(Engine::Reactor { loops: Some(2) }),
         log: Some(LevelFilter::Info),
+        log_style: Some(LogStyle::Json),
+        access_log: Some("a.log".into()),
+        metrics: Some(false),
+        admin: Some(":9".into()),
         settings: vec![("head_bytes_max".into(), "1KiB".into()), ("idle_timeout".into(), "5s".into())],
     };
     assert_eq!(read(line), Ok(Action::Demo(want)));

@@ -1,6 +1,7 @@
 //! Tests of the command. Each test starts the real binary on its own port.
 
 mod client;
+mod logs;
 mod mistakes;
 mod options;
 mod process;

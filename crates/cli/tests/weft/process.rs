@@ -80,13 +80,14 @@ impl Weft {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Reads stderr up to a line that contains `part`.
-    pub(crate) fn wait_for(&mut self, part: &str) {
+    /// Reads stderr up to a line that contains `part`, and returns the line.
+    pub(crate) fn wait_for(&mut self, part: &str) -> String {
         let mut line = String::new();
         while !line.contains(part) {
             line.clear();
             assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
         }
+        line
     }
 
     /// Waits for the end, and returns the exit code and the rest of both outputs.

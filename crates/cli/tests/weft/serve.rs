@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::process::{Weft, output};
 
 /// A directory of its own for each test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("weft-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("sub")).unwrap();
         fs::write(path.join("hello.txt"), "hello").unwrap();
@@ -19,7 +19,7 @@ impl Folder {
         Folder(path)
     }
 
-    fn path(&self) -> std::path::Display<'_> {
+    pub(crate) fn path(&self) -> std::path::Display<'_> {
         self.0.display()
     }
 }

@@ -194,9 +194,10 @@ impl<'r> Multipart<'r> {
     /// - Every [`BodyError`] of a body.
     /// - [`BodyError::FormLimit`] and [`BodyError::FieldTooLarge`] (413).
     /// - [`BodyError::MultipartMalformed`] (400) for a form that ends early, and for a part whose name is
-    ///   missing. Also if the name or the file name of a part is not UTF-8 or occurs twice. `filename*`, which
-    ///   RFC 7578 forbids, is ignored beside `filename` and is an error alone. If a field line occurs twice,
-    ///   which no client sends, the last one counts.
+    ///   missing. Also if the name or the file name of a part is not UTF-8 or occurs twice. RFC 7578 forbids
+    ///   `filename*`, but clients send it. It takes precedence over `filename`. If it cannot be decoded, `filename`
+    ///   counts, and without `filename` it is an error. If a field line occurs twice, which no client sends, the
+    ///   last one counts.
     ///
     /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {

@@ -9,6 +9,8 @@
 //! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, queue
 //! limits and closing.
 
+#[cfg(test)]
+mod close_tests;
 mod frames;
 mod handshake;
 mod hub;

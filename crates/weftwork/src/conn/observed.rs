@@ -1,4 +1,4 @@
-//! What observers are told about a connection's requests: when they arrived, and how their responses ended.
+//! Tells observers when the requests of a connection arrived, and how their responses ended.
 //!
 //! A connection without observers has none of this, and pays a comparison for each step of a response.
 

@@ -144,7 +144,7 @@ const STALE: [&str; 6] =
     ["content-encoding", "content-length", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// Copies the data of the request for a view with another head, without its map of headers.
-fn take_data(req: &mut Request<'_>) -> OnceCell<Box<RequestData>> {
+pub(super) fn take_data(req: &mut Request<'_>) -> OnceCell<Box<RequestData>> {
     let mut data = std::mem::take(&mut req.data);
     if let Some(data) = data.get_mut() {
         data.headers.take();

@@ -26,6 +26,8 @@ mod response;
 mod route_match;
 mod single_value;
 mod upgrade;
+#[cfg(feature = "compression")]
+pub(crate) mod without_fields;
 mod writer;
 
 pub use body::{Body, BodyError};

@@ -1,4 +1,4 @@
-//! Observers of requests: what the metrics and the access log are told, however a response is made.
+//! Observers of requests. The metrics and the access log are observers of each response, however it is made.
 //!
 //! Middleware [attaches](super::Request::observe) an observer to each request that passes it. For a request that the server
 //! refuses, no middleware runs, and an [`Observer`] of the server is asked for the observer of the response.

@@ -4,13 +4,11 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use weftwork::http::{HeaderValue, header};
-use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache};
-use weftwork::{Handler, HandlerExt, Request, Response, Running};
+use weftwork::middleware::{AccessLog, ConcurrencyLimit, Cors, Csrf, LogFormat, ResponseCache};
+use weftwork::{Handler, HandlerExt, Request, Response, Router, Running};
 
 use super::CASE;
-use crate::support::{Client, Gate, Guarantee, eventually, noise};
-#[cfg(feature = "compression")]
-use crate::support::{is_logged, keep_log};
+use crate::support::{Client, Gate, Guarantee, eventually, is_logged, keep_log, noise};
 
 fn start(handler: impl Handler) -> Running {
     CASE.bind("127.0.0.1:0").start(handler).expect("the server starts")
@@ -280,4 +278,40 @@ fn a_truncated_upload_is_not_saved() {
     eventually("the handler is told", || !outcomes.lock().unwrap().is_empty());
     assert_eq!(*outcomes.lock().unwrap(), [false]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Browsers tell a page little about a refusal, so the log has to.
+#[test]
+fn refused_pages_are_in_the_log_with_what_to_set() {
+    keep_log();
+    let refused = |_: &mut Request| "x";
+    let csrf = start(refused.with(Csrf::new()));
+    let router = || Router::new().post("/{name}", || "a").put("/{name}", || "a");
+    let cors = start(router().with(Cors::origins(["https://app.example"]).unwrap().headers(["x-key"]).unwrap()));
+    let path = format!("/{}", csrf.local_addr().unwrap().port());
+    for (fields, parts) in [
+        ("Origin: null", ["no-referrer", "Referrer-Policy must be"]),
+        ("Origin: https://a.example", ["\"https://a.example\"", "trusted_proxies"]),
+        ("Sec-Fetch-Site: cross-site\r\nOrigin: https://b.example", ["cross-site", "b.example may send it: Csrf::trust"]),
+    ] {
+        let mut client = Client::connect(&csrf);
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{fields}\r\n\r\n"));
+        assert_eq!(client.answer().status, 403);
+        is_logged(&[&path, parts[0], parts[1]]);
+    }
+    let path = format!("/{}", cors.local_addr().unwrap().port());
+    for (origin, method, headers, part) in [
+        ("https://app.example", "POST", "authorization, x-key", "the header authorization (Cors::headers)"),
+        ("https://app.example", "PUT", "x-key", "the method PUT (Cors::methods)"),
+        ("https://app.example", "DELETE", "x-key", "no route behind this Cors has that method"),
+        ("https://other.example", "POST", "x-key", "this origin (Cors::origins"),
+    ] {
+        let mut client = Client::connect(&cors);
+        let fields = format!(
+            "Origin: {origin}\r\nAccess-Control-Request-Method: {method}\r\nAccess-Control-Request-Headers: {headers}\r\n"
+        );
+        client.send(format!("OPTIONS {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        client.answer();
+        is_logged(&[origin, method, &path, part]);
+    }
 }

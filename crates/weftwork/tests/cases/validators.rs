@@ -7,11 +7,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "compression")]
+use weftwork::http::StatusCode;
 use weftwork::http::{HeaderValue, header};
 use weftwork::middleware::{ETags, ResponseCache};
 use weftwork::{Handler, HandlerExt, Request, Response, Running, files};
 
 use super::CASE;
+#[cfg(feature = "compression")]
+use crate::support::CHANGED;
 use crate::support::{Answer, Client, Tree, eventually, is_logged, keep_log, logged, noise};
 
 fn start(handler: impl Handler) -> Running {
@@ -218,4 +222,41 @@ fn a_directory_that_has_gone_is_no_empty_one() {
     fs::remove_dir_all(&dist).unwrap();
     fs::write(&dist, "").unwrap();
     is_unavailable(client.get("/page"));
+}
+
+/// A proxy has only what the server behind says about its uncompressed bytes.
+#[cfg(feature = "compression")]
+#[test]
+fn rfc9110_8_6_compression_before_a_proxy_changes_what_describes_the_bytes() {
+    use weftwork::Proxy;
+    use weftwork::middleware::Compression;
+
+    let tree = Tree::new();
+    tree.write("page.txt", "a line of text\n".repeat(1000));
+    let served = files(tree.path()).unwrap().precompressed(false);
+    let behind = start(move |req: &mut Request| match req.header("if-none-match") {
+        Some(tag) => Response::new(StatusCode::NOT_MODIFIED)
+            .with_header(header::ETAG, HeaderValue::try_from(tag.trim_start_matches("W/")).unwrap())
+            .with_header(header::CONTENT_LENGTH, HeaderValue::from_static("15000")),
+        None => served.call(req),
+    });
+    let address = behind.local_addr().unwrap();
+    let proxy = start(Proxy::to(&format!("http://{address}")).unwrap().with(Compression::new()));
+    let mut client = Client::connect(&proxy);
+    for (coding, tag, length) in
+        [("gzip", "W/\"1\"", None), ("identity", "\"1\"", Some("15000")), ("gzip", "\"1\"", Some("15000"))]
+    {
+        let fields = format!("Accept-Encoding: {coding}\r\nIf-None-Match: {tag}\r\n");
+        client.send(format!("HEAD /page.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let answer = client.answer_to_head();
+        let got = (answer.status, answer.field("etag"), answer.field("content-length"));
+        assert_eq!(got, (304, Some(tag), length), "{coding} {tag}");
+    }
+    for coding in ["gzip", "identity"] {
+        let lines = format!("Accept-Encoding: {coding}\nRange: bytes=0-9\nIf-Range: {CHANGED}");
+        let answer = ask(&mut client, "/page.txt", &lines);
+        let wanted = (200, (coding == "gzip").then_some("gzip"));
+        assert_eq!((answer.status, answer.field("content-encoding")), wanted, "{coding}");
+    }
+    ask(&mut client, "/page.txt", "Accept-Encoding: gzip\nRange: bytes=0-5").is(206, "a line");
 }

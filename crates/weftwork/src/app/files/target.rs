@@ -79,14 +79,20 @@ pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns whether a name may be served. `.` and `..` never are. Hidden names start with a dot, and
-/// `.well-known` is an exception (RFC 8615). A backslash is a separator on other systems.
+/// `.well-known` is an exception (RFC 8615).
+///
+/// A backslash is a character of a name like any other. The file system may be that of a system on which the backslash
+/// is a separator, so the parts between backslashes must be names that may be served too.
 pub(super) fn is_servable(name: &[u8], hidden: bool) -> bool {
-    let shown = match name {
-        [] | b"." | b".." => false,
+    let is_shown = |part: &[u8]| match part {
+        b"." | b".." => false,
         b".well-known" => true,
         [first, ..] => hidden || *first != b'.',
+        [] => true,
     };
-    shown && !name.iter().any(|byte| matches!(byte, 0 | b'/' | b'\\'))
+    !name.is_empty()
+        && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+        && name.split(|byte| *byte == b'\\').all(is_shown)
 }
 
 fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {

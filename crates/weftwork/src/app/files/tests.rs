@@ -428,6 +428,36 @@ fn a_directory_without_an_index_is_listed() {
     assert!(!site.check("/", 200).body.contains("../"), "the root has no parent");
 }
 
+/// All that can be sent is listed, and each link leads to its file.
+#[test]
+fn every_name_that_a_file_may_have_is_listed_and_found() {
+    let scratch = Scratch::new();
+    let names: [&[u8]; 11] = [
+        b"a\\b",
+        b"\\",
+        b"\\a\\",
+        b"a b",
+        b"a\tb",
+        b"a\nb",
+        b"a:b",
+        b"?#%",
+        b"%2e",
+        b"\xff\xfe",
+        b"...\xc3\xbc",
+    ];
+    for name in names {
+        fs::write(scratch.root().join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    let site = Site::of(files(scratch.root()).unwrap().listing(true).hidden(true));
+    let page = site.check("/", 200).body;
+    for name in names {
+        let link = encoded(name);
+        assert!(page.contains(&format!("<a href=\"{link}\">")), "{link} is not in {page}");
+        let found = site.check(&format!("/{link}"), 200);
+        assert_eq!(found.body, String::from_utf8_lossy(name), "{link}");
+    }
+}
+
 /// Names as an uploading client chooses them: a byte of a name is eight of the page.
 #[test]
 fn a_listing_with_long_names_has_a_bounded_size() {
@@ -520,10 +550,24 @@ fn targets() {
     check("/A%ff", Ok((b"A\xff", false)));
     let is_non_canonical = |path: &[u8]| Target::parse(path, false).unwrap().is_non_canonical;
     assert!(is_non_canonical(b"/%41%ff") && is_non_canonical(b"/a/%2Dx/") && !is_non_canonical(b"/%ff%2B"));
+    check("/a\\b%5C", Ok((b"a\\b\\", false)));
     check("/a+b", Ok((b"a+b", false)));
     check("/a%252e", Ok((b"a%2e", false)));
     for path in [
-        "", "*", "a", "//", "///", "/a//", "//a", "/a%2fb", "/a\\b", "/a%5Cb", "/%00", "/..", "/.a",
+        "",
+        "*",
+        "a",
+        "//",
+        "///",
+        "/a//",
+        "//a",
+        "/a%2fb",
+        "/a%5C..%5Cb",
+        "/..%5Cb",
+        "/a\\.b",
+        "/%00",
+        "/..",
+        "/.a",
         "/a/.b/c",
     ] {
         check(path, Err(PathError::Unreachable));
@@ -536,13 +580,15 @@ fn targets() {
         |path: &str, found: bool| assert_eq!(Target::parse(path.as_bytes(), true).is_ok(), found, "{path}");
     hidden("/.a", true);
     hidden("/...", true);
-    for path in ["/.", "/..", "/%2e%2e", "/a/../b", "//a", "/a\\b", "/%00"] {
+    hidden("/a\\.b", true);
+    for path in ["/.", "/..", "/%2e%2e", "/a/../b", "//a", "/a\\..", "/..\\b", "/%00"] {
         hidden(path, false);
     }
     let named = |name: &str, found: bool| assert_eq!(Target::named(name, false).is_ok(), found, "{name}");
     named("a/b c.txt", true);
     named("100%", true);
-    for name in ["", "/a", "a/", "../a", "a//b", ".a", "a\0", "a\\b"] {
+    named("a\\b", true);
+    for name in ["", "/a", "a/", "../a", "a//b", ".a", "a\0", "a\\..\\b"] {
         named(name, false);
     }
 }

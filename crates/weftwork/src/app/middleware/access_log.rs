@@ -26,6 +26,9 @@ pub enum LogFormat {
     Common,
     /// The Common format with `"referer" "user agent"` before the duration.
     Combined,
+    /// `time client method target status bytes milliseconds`, for people who watch a terminal: the time in UTC, to the
+    /// millisecond. The reason follows if the request failed.
+    Short,
     /// One JSON object per line. It has the fields of `Combined` by name, the time to the microsecond, scheme and host,
     /// the [pattern](Next::pattern) of the route, `queued` (the seconds of waiting for a thread), and `whole`, which is
     /// false if the response was not written to its end. `error` has the reason if a request failed, as in

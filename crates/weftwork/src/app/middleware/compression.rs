@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::fields::{EntityTag, tags};
 
 use super::{Middleware, Next, vary};
+use crate::message::without_fields::without_fields;
 use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
 pub(super) use coding::Coding;
 use encoder::Encoder;
@@ -28,6 +29,9 @@ use encoder::Encoder;
 /// - Parts of a representation (206, or a `Content-Range`), and responses without a body.
 /// - Responses with a `Content-Encoding`, a digest of their content, or `Cache-Control: no-transform`. A digest
 ///   may also be announced by `Trailer`. A digest trailer that was not announced is not sent.
+///
+/// A client may hold a part of a compressed response and ask for the rest with its date (`If-Range`,
+/// `If-Unmodified-Since`). It gets the whole response. The handler is then called twice.
 ///
 /// A streamed body stays a stream. When its writer flushes, or waits for the client, everything written so far
 /// is sent. A file is compressed while it is sent, by the thread of its handler. If a file is requested often,
@@ -81,17 +85,27 @@ impl Middleware for Compression {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let coding = Coding::wanted_by(req);
         let no_transform = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
+        let handler = next.handler;
         let mut response = next.run(req);
+        if eligible::is_part_of_compressible(&response) && may_have_compressed_part(req) {
+            // A part of the uncompressed bytes would be joined to compressed ones.
+            response = without_fields(req, &[header::RANGE, header::IF_RANGE], |req| handler.call(req));
+        }
         if response.is_declined() {
             // With a new body, the response would count as an answer, and no other handler would be tried.
             return response;
         }
         if response.status() == StatusCode::NOT_MODIFIED {
             // The full response may be compressed (RFC 9110 §15.4.5). The client then knows it by a weak tag.
+            if response.header_values(header::CACHE_CONTROL).any(eligible::is_no_transform) {
+                return response;
+            }
             vary(&mut response, header::ACCEPT_ENCODING);
             let would_be_coded = coding.is_some() && !no_transform && !names_tag(req, &response, false);
             if would_be_coded || names_tag(req, &response, true) {
                 weaken(&mut response);
+                // It is that of the uncompressed bytes.
+                response.remove_header(header::CONTENT_LENGTH);
             }
             return response;
         }
@@ -156,6 +170,17 @@ fn compress_whole(body: &Bytes, coding: Coding) -> io::Result<Compressed> {
     encoder.push(body)?;
     let bytes = encoder.end()?;
     Ok(if bytes.len() < body.len() { Compressed::Whole(bytes.into()) } else { Compressed::NotSmaller })
+}
+
+/// Returns whether a client that asks for a part may have the other parts from a compressed response. Such a response
+/// has a weak tag, and the same date as the uncompressed one. A strong tag is that of uncompressed bytes.
+fn may_have_compressed_part(req: &Request<'_>) -> bool {
+    let is_strong = |value: &[u8]| EntityTag::parse(value).is_some_and(|tag| !tag.weak);
+    let has = |name: HeaderName| req.header_values(name).next().is_some();
+    let by_range = has(header::IF_RANGE) && !req.header_values(header::IF_RANGE).all(is_strong);
+    let by_date = !has(header::IF_RANGE) && has(header::IF_UNMODIFIED_SINCE) && !has(header::IF_MATCH);
+    // The handler is called once more, so there must be no body that it has read.
+    *req.method() == Method::GET && req.body_left() == Some(0) && (by_range || by_date)
 }
 
 /// Returns whether the client sent the tag of the response, in its weak or strong form.

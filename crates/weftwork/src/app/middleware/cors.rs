@@ -28,6 +28,10 @@ const PREFLIGHT_FIELDS: [HeaderName; 3] = [
 ///   allowed, the response always has `*`.
 /// - Credentials cannot be combined with every origin, neither as `*` nor by reflecting the origin.
 ///   [`credentials`](Cors::credentials) rejects that.
+/// - A preflight allows the headers that it asks for, unless [`headers`](Cors::headers) lists them. Such a header is
+///   `authorization`, or `content-type` for JSON.
+/// - If a preflight asks for something that is not granted, the log says what and by which method of this type it would
+///   be granted. Browsers tell little.
 /// - A preflight from another origin gets 403. The status helps people, because browsers look only at the
 ///   fields. If no route of the router has the requested method at that path, the router answers the preflight.
 ///   It is then granted nothing, even if a handler for OPTIONS answers.
@@ -121,7 +125,9 @@ impl Cors {
         Cors { methods: HeaderValue::try_from(names.join(", ")).unwrap_or(self.methods), ..self }
     }
 
-    /// Sets the request headers that pages may set, beyond those that need no permission.
+    /// Sets the request headers that pages may set, beyond those that need no permission. Default: all that a
+    /// preflight asks for. The origin decides who gets access. A list of headers keeps out no page, and an incomplete
+    /// one makes requests fail.
     ///
     /// # Errors
     /// Fails if a name is not the name of a header.
@@ -181,7 +187,8 @@ impl Cors {
         CorsFields { varies, grant, credentials: self.credentials, exposed }
     }
 
-    fn preflight(&self, grant: Option<HeaderValue>) -> Response {
+    fn preflight(&self, req: &Request<'_>, method: &Method, grant: Option<HeaderValue>) -> Response {
+        self.log_what_is_missing(req, method, grant.is_some());
         if grant.is_none() {
             let mut refused = refusal(StatusCode::FORBIDDEN, "this origin is not allowed (CORS)");
             self.apply(&mut refused, None);
@@ -190,16 +197,46 @@ impl Cors {
         let mut response = Response::new(StatusCode::NO_CONTENT);
         self.apply(&mut response, grant);
         response.append_header(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
+        let headers = match &self.headers {
+            Some(listed) => Some(listed.clone()),
+            None => {
+                vary(&mut response, header::ACCESS_CONTROL_REQUEST_HEADERS);
+                let names: Vec<_> = requested_headers(req).map(|name| name.to_string()).collect();
+                Some(names.join(", "))
+                    .filter(|names| !names.is_empty())
+                    .and_then(|names| names.try_into().ok())
+            }
+        };
         let fields = [
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, &self.headers),
-            (header::ACCESS_CONTROL_MAX_AGE, &self.max_age),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, headers),
+            (header::ACCESS_CONTROL_MAX_AGE, self.max_age.clone()),
         ];
         for (name, value) in fields {
-            if let Some(value) = value {
-                response.append_header(name, value.clone());
-            }
+            response.fields.extend(value.map(|value| (name, value)));
         }
         response
+    }
+
+    /// Logs why the browser will not send the request.
+    fn log_what_is_missing(&self, req: &Request<'_>, method: &Method, is_origin_allowed: bool) {
+        let lists = |list: &HeaderValue, wanted: &str| {
+            list.to_str().unwrap_or_default().split(", ").any(|listed| listed == wanted)
+        };
+        let mut missing = Vec::new();
+        if !is_origin_allowed {
+            missing.push("this origin (Cors::origins or Cors::origin_if)".to_owned());
+        }
+        let needs_none = matches!(*method, Method::GET | Method::HEAD | Method::POST);
+        if !needs_none && !lists(&self.methods, method.as_str()) {
+            missing.push(format!("the method {method} (Cors::methods)"));
+        }
+        if let Some(listed) = &self.headers {
+            let unlisted = requested_headers(req).filter(|name| !lists(listed, name.as_str()));
+            missing.extend(unlisted.map(|name| format!("the header {name} (Cors::headers)")));
+        }
+        if !missing.is_empty() {
+            log_refusal(req, method, format_args!("not allowed is {}", missing.join(", ")));
+        }
     }
 }
 
@@ -238,12 +275,19 @@ impl Middleware for Cors {
         // A preflight asks about the request that follows. If another handler answers that request, this
         // middleware does not grant anything.
         let preflighted = preflighted(req).filter(|_| origin_sent.is_some());
-        if preflighted.as_ref().is_some_and(|method| next.takes(method, req)) {
-            return self.preflight(grant);
+        if let Some(method) = &preflighted
+            && next.takes(method, req)
+        {
+            return self.preflight(req, method, grant);
         }
         let is_preflight = preflighted.is_some();
         let cors_fields = self.fields_for(grant.filter(|_| !is_preflight));
-        next.run(req).map_final(move |mut response| {
+        let response = next.run(req);
+        // If the response is declined, another handler may take the request.
+        if let Some(method) = preflighted.filter(|_| !response.is_declined()) {
+            log_refusal(req, &method, format_args!("no route behind this Cors has that method at that path"));
+        }
+        response.map_final(move |mut response| {
             cors_fields.apply(&mut response);
             if is_preflight {
                 PREFLIGHT_FIELDS.iter().for_each(|name| drop(response.remove_header(name)));
@@ -260,6 +304,17 @@ impl Middleware for Cors {
 pub(in crate::app) fn preflighted(req: &Request<'_>) -> Option<Method> {
     let method = req.header("access-control-request-method").filter(|_| *req.method() == Method::OPTIONS)?;
     Method::from_bytes(method.as_bytes()).ok()
+}
+
+/// Returns the headers that a preflight asks about.
+fn requested_headers(req: &Request<'_>) -> impl Iterator<Item = HeaderName> {
+    req.elements(header::ACCESS_CONTROL_REQUEST_HEADERS).filter_map(|name| HeaderName::from_bytes(name).ok())
+}
+
+/// Any client can cause such a line, so few are written.
+fn log_refusal(req: &Request<'_>, method: &Method, why: fmt::Arguments<'_>) {
+    let (origin, path) = (req.header(header::ORIGIN).unwrap_or_default(), req.whole_path());
+    req.log_client(format_args!("CORS: pages of {origin} may not send {method} {path}: {why}"));
 }
 
 fn header_list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {

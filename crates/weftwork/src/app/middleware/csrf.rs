@@ -23,6 +23,11 @@ use crate::message::{Request, Response, SingleValue};
 /// 4. With neither field: the request is accepted. It does not come from a recent browser, so no user is being
 ///    tricked.
 ///
+/// The response says what was compared, and the log what to change. A browser sends `Origin: null` for a form of your
+/// own page if the page has `Referrer-Policy: no-referrer`. Rule 3 rejects it, because pages of other sites can cause
+/// the same. Give such pages `same-origin`, as [`SecurityHeaders`](super::SecurityHeaders) gives them
+/// `strict-origin-when-cross-origin`, or use TLS, so that rule 2 applies.
+///
 /// A [trusted](Csrf::trust) origin is accepted in rules 2 and 3. There is no list of exempt paths. Put the
 /// middleware around the handlers that need it.
 ///
@@ -54,31 +59,81 @@ impl Csrf {
         Ok(self)
     }
 
-    fn allows(&self, req: &Request<'_>) -> bool {
+    /// Returns why the request is rejected.
+    fn check(&self, req: &Request<'_>) -> std::result::Result<(), Rejection> {
         if matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
-            return true;
+            return Ok(());
         }
         let origin = req.only("origin");
         if let SingleValue::Value(origin) = origin
             && self.trusted.iter().any(|trusted| **trusted == *origin)
         {
-            return true;
+            return Ok(());
         }
         match (req.only("sec-fetch-site"), origin) {
-            (SingleValue::Value("same-origin" | "none"), _) => true,
-            (SingleValue::Absent, SingleValue::Absent) => true,
-            (SingleValue::Absent, SingleValue::Value(origin)) => origin::is_own(origin, req),
-            _ => false,
+            (SingleValue::Value("same-origin" | "none"), _) => Ok(()),
+            (SingleValue::Absent, SingleValue::Absent) => Ok(()),
+            (SingleValue::Absent, SingleValue::Value(origin)) if origin::is_own(origin, req) => Ok(()),
+            (SingleValue::Absent, SingleValue::Value("null")) => Err(Rejection::Null),
+            (SingleValue::Absent, SingleValue::Value(_)) => Err(Rejection::OtherHost),
+            (SingleValue::Value(_), _) => Err(Rejection::OtherSite),
+            (SingleValue::Unclear, _) | (SingleValue::Absent, SingleValue::Unclear) => {
+                Err(Rejection::Unclear)
+            }
         }
+    }
+}
+
+/// The reason why a request is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rejection {
+    /// The browser says in `Sec-Fetch-Site` that the page is not of this origin.
+    OtherSite,
+    /// The host in `Origin` is another one.
+    OtherHost,
+    /// The browser does not say which page it was. Its own pages are not told apart from others.
+    Null,
+    /// `Origin` or `Sec-Fetch-Site` occurs several times, or is not text.
+    Unclear,
+}
+
+impl Rejection {
+    fn respond(self, req: &Request<'_>) -> Response {
+        let origin = req.header("origin").unwrap_or_default();
+        let host = req.authority().unwrap_or_default();
+        let (what, cure) = match self {
+            Rejection::OtherSite => {
+                let site = req.header("sec-fetch-site").unwrap_or_default();
+                (format!("Sec-Fetch-Site is {site:?}"), format!("If pages of {origin} may send it: Csrf::trust"))
+            }
+            Rejection::OtherHost => (
+                format!("Origin is {origin:?}, and the host of the request is {host:?}"),
+                "If such pages may send it: Csrf::trust. If a proxy changes the host: X-Forwarded-Host of the proxy, \
+                 and trusted_proxies"
+                    .to_owned(),
+            ),
+            Rejection::Null => (
+                "Origin is \"null\", as for a form of a page with Referrer-Policy: no-referrer, or of a sandboxed frame"
+                    .to_owned(),
+                "If the page is of this site: its Referrer-Policy must be same-origin or \
+                 strict-origin-when-cross-origin, or the site must use TLS"
+                    .to_owned(),
+            ),
+            Rejection::Unclear => ("Origin or Sec-Fetch-Site is given several times".to_owned(), String::new()),
+        };
+        let (method, path) = (req.method(), req.whole_path());
+        let dot = if cure.is_empty() { "" } else { ". " };
+        req.log_client(format_args!("Csrf: {method} {path} gets 403: {what}{dot}{cure}"));
+        refusal(StatusCode::FORBIDDEN, &format!("cross-origin request rejected: {what}"))
     }
 }
 
 impl Middleware for Csrf {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        if self.allows(req) {
-            return next.run(req);
+        match self.check(req) {
+            Ok(()) => next.run(req),
+            Err(rejection) => rejection.respond(req),
         }
-        refusal(StatusCode::FORBIDDEN, "cross-origin request rejected")
     }
 }
 
@@ -188,6 +243,29 @@ mod tests {
         }
         check_behind(trusted, ("X-Forwarded-Host", "shop.example:80"), "http://shop.example", true);
         check_behind(trusted, ("X-Forwarded-Host", "shop.example:80"), "https://shop.example", false);
+    }
+
+    /// A page's own form is rejected under `no-referrer`, so its author must find out why.
+    #[test]
+    fn a_rejection_says_what_was_compared() {
+        let site = (|_: &mut Request<'_>| "x").with(Csrf::new());
+        for (fields, said) in [
+            (
+                &[("Origin", "null")][..],
+                "Origin is \\\"null\\\", as for a form of a page with Referrer-Policy: no-referrer",
+            ),
+            (
+                &[("Origin", "https://a.example")],
+                "Origin is \\\"https://a.example\\\", and the host of the request is \\\"here.example\\\"",
+            ),
+            (&[("Origin", "null"), ("Sec-Fetch-Site", "cross-site")], "Sec-Fetch-Site is \\\"cross-site\\\""),
+            (&[("Origin", "null"), ("Origin", "null")], "several times"),
+        ] {
+            let response = Canned::asking("POST", "/", fields).call(&site);
+            let text = String::from_utf8(response.body().unwrap().to_vec()).unwrap();
+            assert!(response.status() == StatusCode::FORBIDDEN && text.contains(said), "{text}");
+        }
+        check("POST", &[("Origin", "null"), ("Sec-Fetch-Site", "same-origin")], true);
     }
 
     #[test]

@@ -222,18 +222,15 @@ struct ActiveRequest {
     shared: Arc<Shared>,
     arrived: Instant,
     labels: Labels,
+    active: Gauge,
 }
 
 impl ActiveRequest {
     fn begin(shared: &Arc<Shared>, labels: Labels, arrived: Instant) -> Box<ActiveRequest> {
-        let request = ActiveRequest { shared: shared.clone(), arrived, labels };
-        request.gauge().inc();
-        Box::new(request)
-    }
-
-    fn gauge(&self) -> Gauge {
-        let Labels { http_request_method, url_scheme, .. } = self.labels;
-        self.shared.active.get_or_create_owned(&ActiveLabels { http_request_method, url_scheme })
+        let Labels { http_request_method, url_scheme, .. } = labels;
+        let active = shared.active.get_or_create_owned(&ActiveLabels { http_request_method, url_scheme });
+        active.inc();
+        Box::new(ActiveRequest { shared: shared.clone(), arrived, labels, active })
     }
 }
 
@@ -248,7 +245,7 @@ impl ResponseObserver for ActiveRequest {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.gauge().dec();
+        self.active.dec();
     }
 }
 

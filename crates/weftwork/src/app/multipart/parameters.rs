@@ -1,6 +1,7 @@
 //! Parses the parameters of a field: the boundary of a form, and the name and file name of a part.
 
 use http::{HeaderMap, header};
+use percent_encoding::percent_decode_str;
 
 use crate::message::{BodyError, split_unquoted};
 
@@ -29,14 +30,41 @@ impl Disposition {
         let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
         let value = values.next().ok_or(InvalidDisposition)?;
         let text = std::str::from_utf8(value.as_bytes()).map_err(|_| InvalidDisposition)?;
-        let file_name = parameter(text, "filename")?;
-        // That section forbids `filename*`, which clients built on .NET send beside each `filename`. Alone, it
-        // does not make a text a file.
-        if values.next().is_some() || (file_name.is_none() && parameter(text, "filename*")?.is_some()) {
+        if values.next().is_some() {
             return Err(InvalidDisposition);
         }
         let name = parameter(text, "name")?.ok_or(InvalidDisposition)?;
-        Ok(Disposition { name, file_name })
+        Ok(Disposition { name, file_name: file_name(text)? })
+    }
+}
+
+/// Returns the file name. That section forbids `filename*`, but clients built on .NET and Java send it beside a
+/// `filename` in ASCII, or alone. It then has the whole name, as in RFC 6266 section 4.3.
+fn file_name(text: &str) -> Result<Option<String>, InvalidDisposition> {
+    let plain = parameter(text, "filename")?;
+    match (plain, parameter(text, "filename*")) {
+        (Some(plain), extended) => {
+            let extended = extended.ok().flatten().and_then(|value| decoded(&value));
+            Ok(Some(extended.unwrap_or(plain)))
+        }
+        (None, Ok(Some(extended))) => decoded(&extended).map(Some).ok_or(InvalidDisposition),
+        (None, missing) => missing,
+    }
+}
+
+/// Decodes an extended value, such as `UTF-8''%C3%BC.txt` (RFC 8187 section 3.2).
+fn decoded(value: &str) -> Option<String> {
+    let (charset, rest) = value.split_once('\'')?;
+    let (_language, encoded) = rest.split_once('\'')?;
+    let is_whole = |part: &str| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    if !encoded.is_ascii() || !encoded.split('%').skip(1).all(is_whole) {
+        return None;
+    }
+    let bytes: Vec<u8> = percent_decode_str(encoded).collect();
+    match charset {
+        _ if charset.eq_ignore_ascii_case("utf-8") => String::from_utf8(bytes).ok(),
+        _ if charset.eq_ignore_ascii_case("iso-8859-1") => Some(bytes.into_iter().map(char::from).collect()),
+        _ => None,
     }
 }
 
@@ -122,6 +150,24 @@ mod tests {
         check("form-data; name=\"a\\\"b\\\\\"; filename=\"\\\\\\\"\"", Some("a\"b\\"), Some("\\\""));
     }
 
+    /// `HttpClient` of .NET, Spring 5 and 6, and Apache HttpClient 5 (which quotes the value).
+    #[test]
+    fn extended_file_names() {
+        let extended = |rest: &str, file_name: &str| {
+            check(&format!("form-data; name=f; {rest}"), Some("f"), Some(file_name));
+        };
+        extended("filename*=UTF-8''%C3%BC%20b.txt", "\u{fc} b.txt");
+        extended("filename=\"=?utf-8?B?w7wudHh0?=\"; filename*=utf-8''%C3%BC.txt", "\u{fc}.txt");
+        extended("filename*=UTF-8''%C3%BC.txt; filename=\"?.txt\"", "\u{fc}.txt");
+        extended("filename*=\"UTF-8''%C3%BC.txt\"", "\u{fc}.txt");
+        extended("FileName*=utf-8'de'a%27b%25.txt", "a'b%.txt");
+        extended("filename*=ISO-8859-1''%FC.txt", "\u{fc}.txt");
+        extended("filename*=UTF-8''", "");
+        // The other name counts if this one cannot be read.
+        extended("filename=a.txt; filename*=UTF-16''b.txt", "a.txt");
+        extended("filename=a.txt; filename*=UTF-8''b; filename*=UTF-8''c", "a.txt");
+    }
+
     #[test]
     fn what_stands_in_quotes_is_no_parameter() {
         check("form-data; name=\"x; filename=evil.txt\"", Some("x; filename=evil.txt"), None);
@@ -144,7 +190,14 @@ mod tests {
             "; \"x\"; name=a",
             "\"; name=a; filename=b\"",
             "; filename*=UTF-8''a.txt",
-            "; filename*",
+            "; name=a; filename*",
+            "; name=a; filename*=a.txt",
+            "; name=a; filename*=UTF-8'a.txt",
+            "; name=a; filename*=UTF-8''%C3.txt",
+            "; name=a; filename*=UTF-8''%zz",
+            "; name=a; filename*=UTF-8''a%2",
+            "; name=a; filename*=UTF-16''a.txt",
+            "; name=a; filename*=UTF-8''a; filename*=UTF-8''b",
         ] {
             assert_eq!(
                 read(&[format!("form-data{parameters}").as_bytes()]),

@@ -131,7 +131,11 @@ impl Incoming {
             Ok(Whole::Pong(_) | Whole::Frame(_)) => FrameEvent::Pong,
             Ok(Whole::Close(said)) => {
                 self.is_over = true;
-                FrameEvent::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned())))
+                let frame = &self.buffer[self.at - bytes..self.at];
+                let unknown = said.as_ref().filter(|said| said.code == CloseCode::Protocol);
+                let given = unknown.and_then(|_| bad_gateway(frame));
+                let known = said.map(|said| (said.code.into(), said.reason.as_str().to_owned()));
+                FrameEvent::Close(given.or(known))
             }
             // A part of a message that is not the last one.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -176,6 +180,17 @@ impl Incoming {
     pub(super) fn footprint(&self) -> usize {
         self.buffer.capacity() + self.largest
     }
+}
+
+/// Returns code and reason of a close frame with the code 1014. tungstenite does not know that code, and reports 1002.
+fn bad_gateway(frame: &[u8]) -> Option<(u16, String)> {
+    let mut cursor = Cursor::new(frame);
+    let (header, _) = FrameHeader::parse(&mut cursor).ok()??;
+    let masked = frame.get(cursor.position() as usize..)?;
+    let mask = header.mask.unwrap_or_default();
+    let payload: Vec<u8> = masked.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+    let reason = payload.strip_prefix(&CLOSE_BAD_GATEWAY.to_be_bytes())?;
+    Some((CLOSE_BAD_GATEWAY, String::from_utf8_lossy(reason).into_owned()))
 }
 
 fn failed(error: Error) -> FrameError {

@@ -156,7 +156,7 @@ fn the_server_chooses_the_sub_protocol() {
 }
 
 /// Returns a client's frame, with a mask that changes the bytes.
-fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [1, 2, 3, 4];
     let mut bytes = vec![first];
     match payload.len() {
@@ -193,7 +193,7 @@ impl Read for Parts<'_> {
     }
 }
 
-fn read(parts: Vec<&[u8]>) -> (Vec<FrameEvent>, FrameError) {
+pub(super) fn read(parts: Vec<&[u8]>) -> (Vec<FrameEvent>, FrameError) {
     let mut incoming = Incoming::new(1000, 16);
     let mut parts = Parts(parts);
     let mut all = Vec::new();

@@ -38,7 +38,8 @@ struct Line {
 impl Entry {
     pub(super) fn new(format: LogFormat, req: &Request<'_>, next: &Next<'_>) -> Entry {
         let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
-        let (wanted, is_json) = (format != LogFormat::Common, format == LogFormat::Json);
+        let is_json = format == LogFormat::Json;
+        let wanted = is_json || format == LogFormat::Combined;
         Entry {
             format,
             arrival: req.arrival(),
@@ -95,6 +96,7 @@ impl Entry {
         let at = SystemTime::now().checked_sub(took).unwrap_or(SystemTime::UNIX_EPOCH);
         match self.format {
             LogFormat::Json => self.json(&mut line, end, at, took),
+            LogFormat::Short => self.short(&mut line, end, at, took),
             LogFormat::Common | LogFormat::Combined => self.text(&mut line, end, at, took),
         }
         line.push('\n');
@@ -137,11 +139,29 @@ impl Entry {
         write_args(line, format_args!(" {:.6}", took.as_secs_f64()));
     }
 
+    fn short(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration) {
+        write_args(line, format_args!("{} ", Date::of(at).rfc3339(at, 3)));
+        match self.client {
+            Some(client) => write_args(line, format_args!("{client} ")),
+            None => line.push_str("- "),
+        }
+        match &self.line {
+            Some(Line { method, target, .. }) => {
+                push_escaped(line, method.as_str().as_bytes(), b"");
+                line.push(' ');
+                push_escaped(line, target.as_bytes(), b"");
+            }
+            None => line.push('-'),
+        }
+        let millis = took.as_secs_f64() * 1000.0;
+        write_args(line, format_args!(" {} {} B {millis:.3} ms", end.shown_status(), end.body_bytes));
+        if let Some(error) = end.error {
+            write_args(line, format_args!(" ({error})"));
+        }
+    }
+
     fn json(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration) {
-        let date = Date::of(at);
-        let micros = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_micros();
-        let (year, month, day) = (date.year(), date.month_number(), date.day());
-        write_args(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}.{micros:06}Z\"", date.time()));
+        write_args(line, format_args!("{{\"time\":\"{}\"", Date::of(at).rfc3339(at, 6)));
         let (client, trace) = (self.client, &self.trace);
         push_member(line, "client", client.map(|client| client.to_string()).unwrap_or_default().chars());
         push_member(line, "user", self.user.as_ref().map_or("", User::name).chars());
@@ -245,6 +265,14 @@ impl Date {
     fn time(&self) -> &str {
         self.part(17, 25)
     }
+
+    /// Returns the time with this many digits of the second, at most nine (RFC 3339).
+    fn rfc3339(&self, at: SystemTime, digits: usize) -> String {
+        let nanos = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+        let fraction = format!("{nanos:09}");
+        let (year, month, day) = (self.year(), self.month_number(), self.day());
+        format!("{year}-{month:02}-{day}T{}.{}Z", self.time(), &fraction[..digits.min(9)])
+    }
 }
 
 #[cfg(test)]
@@ -262,6 +290,9 @@ mod tests {
             let date = Date::of(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds * 86_400));
             assert_eq!(date.month_number(), month);
         }
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(784_111_777_042_001);
+        assert_eq!(Date::of(at).rfc3339(at, 3), "1994-11-06T08:49:37.042Z");
+        assert_eq!(Date::of(at).rfc3339(at, 6), "1994-11-06T08:49:37.042001Z");
         let before = Date::of(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
         assert_eq!(before.year(), "1970");
     }

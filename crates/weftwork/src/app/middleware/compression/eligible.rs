@@ -37,6 +37,13 @@ pub(super) fn is_part(response: &Response) -> bool {
         && response.content_type().is_some_and(|kind| is_compressible(kind) || is_byteranges(kind))
 }
 
+/// Returns whether the response is a part of a representation that is compressed if it is sent whole.
+pub(super) fn is_part_of_compressible(response: &Response) -> bool {
+    is_part(response)
+        && response.header_values(header::CONTENT_ENCODING).next().is_none()
+        && !response.header_values(header::CACHE_CONTROL).any(is_no_transform)
+}
+
 /// The type of the parts is unknown.
 fn is_byteranges(content_type: &HeaderValue) -> bool {
     essence(content_type) == "multipart/byteranges"

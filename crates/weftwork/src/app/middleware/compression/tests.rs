@@ -343,3 +343,70 @@ fn an_unannounced_digest_is_not_sent() {
         assert_eq!(std::mem::take(&mut *told.lock().unwrap()), [true, digest.is_some()]);
     }
 }
+
+/// The date is that of the compressed and of the uncompressed bytes (RFC 9110 section 8.8.1).
+#[test]
+fn a_date_joins_no_plain_part_to_compressed_ones() {
+    let dir = std::env::temp_dir().join(format!("weftwork-parts-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let noon = std::time::UNIX_EPOCH + std::time::Duration::new(784_111_777, 1);
+    for name in ["page.txt", "film.mp4"] {
+        std::fs::write(dir.join(name), words()).unwrap();
+        File::options().write(true).open(dir.join(name)).unwrap().set_modified(noon).unwrap();
+    }
+    let site = crate::files(&dir).unwrap().precompressed(false).with(Compression::new());
+    let mut client = TestClient::new(site);
+    let tag = client.get("/page.txt").send().header("etag").unwrap().to_owned();
+    let (date, weak) = ("Sun, 06 Nov 1994 08:49:37 GMT", format!("W/{tag}"));
+    for (name, value, is_part) in [
+        ("if-range", date, false),
+        ("if-range", &weak, false),
+        ("if-range", &tag, true),
+        ("if-range", "\"other\"", false),
+        ("if-unmodified-since", date, false),
+        ("if-match", &tag, true),
+        ("x-other", "x", true),
+    ] {
+        for ranges in ["0-9", "0-9,400-409"] {
+            for coding in ["gzip", "identity"] {
+                let ask = client.get("/page.txt").header("accept-encoding", coding).header(name, value);
+                let answer = ask.header("range", format!("bytes={ranges}")).send();
+                let wanted =
+                    if is_part { (206, None) } else { (200, Some("gzip").filter(|own| *own == coding)) };
+                let got = (answer.status.as_u16(), answer.header("content-encoding"));
+                assert_eq!(got, wanted, "{name}: {value}, {ranges} as {coding}");
+                assert_eq!(answer.header("vary"), Some("accept-encoding"));
+            }
+        }
+    }
+    // A film is never compressed, so the date is that of its bytes.
+    let ask = client.get("/film.mp4").header("accept-encoding", "gzip").header("if-range", date);
+    assert_eq!(ask.header("range", "bytes=0-9").send().status.as_u16(), 206);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// RFC 9110 section 8.6: the length is the one that a 200 would have had.
+#[test]
+fn a_304_has_no_length_of_other_bytes() {
+    for (kind, coding, wanted) in [
+        ("max-age=9", "gzip", None),
+        ("max-age=9", "identity", Some("5000")),
+        ("no-transform", "gzip", Some("5000")),
+    ] {
+        let fresh = move |_: &mut Request<'_>| {
+            Response::new(StatusCode::NOT_MODIFIED)
+                .with_header(header::ETAG, HeaderValue::from_static("\"1\""))
+                .with_header(header::CACHE_CONTROL, HeaderValue::from_static(kind))
+                .with_header(header::CONTENT_LENGTH, HeaderValue::from_static("5000"))
+        };
+        for method in [Method::HEAD, Method::GET] {
+            let mut client = TestClient::new(fresh.with(Compression::new()));
+            let ask = client.request(method.clone(), "/").header("accept-encoding", coding);
+            let answer = ask.header("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT").send();
+            let got = (answer.status.as_u16(), answer.header("content-length"));
+            assert_eq!(got, (304, wanted), "{method} {kind} {coding}");
+            let tag = if wanted.is_none() { "W/\"1\"" } else { "\"1\"" };
+            assert_eq!(answer.header("etag"), Some(tag), "{method} {kind} {coding}");
+        }
+    }
+}

@@ -95,6 +95,33 @@ fn a_preflight_is_answered_here() {
     assert_eq!(ask(cors, "OPTIONS", &asked), (204, expected.into()));
 }
 
+/// An API with a token needs `authorization`, and JSON needs `content-type`.
+#[test]
+fn a_preflight_allows_the_headers_that_it_asks_for_unless_they_are_listed() {
+    let post = ("Access-Control-Request-Method", "POST");
+    for (cors, origin) in [(Cors::any_origin(), "*"), (listed(), APP), (listed().credentials().unwrap(), APP)]
+    {
+        let varies = if origin == "*" { "" } else { "vary: origin\n" };
+        let credentials = if cors.credentials { "access-control-allow-credentials: true\n" } else { "" };
+        let grant = format!(
+            "{varies}access-control-allow-origin: {origin}\n{credentials}\
+             access-control-allow-methods: GET, HEAD, POST\nvary: access-control-request-headers\n"
+        );
+        let fields =
+            [("Origin", APP), post, ("Access-Control-Request-Headers", "authorization,Content-Type, b@d")];
+        let allowed = format!("{grant}access-control-allow-headers: authorization, content-type\n");
+        assert_eq!(ask(cors, "OPTIONS", &fields), (204, allowed));
+    }
+    let (status, fields) = ask(Cors::any_origin(), "OPTIONS", &[("Origin", APP), post]);
+    assert!(status == 204 && !fields.contains("allow-headers"), "{fields}");
+    let fields = [("Origin", APP), post, ("Access-Control-Request-Headers", "authorization")];
+    let told = ask(listed().headers(["x-key"]).unwrap(), "OPTIONS", &fields).1;
+    assert!(
+        told.contains("access-control-allow-headers: x-key\n") && !told.contains("authorization"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_preflight_of_an_unlisted_origin_is_refused() {
     let asked = [("Origin", "https://evil.example"), ("Access-Control-Request-Method", "DELETE")];

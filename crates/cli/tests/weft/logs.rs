@@ -1,0 +1,131 @@
+//! Tests of what an operator watches: probes, metrics, the log and the access log.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::process::{Weft, output};
+use crate::serve::Folder;
+
+/// Waits until a file has this many lines.
+fn lines(path: &Path, count: usize) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let lines: Vec<String> = fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect();
+        if lines.len() >= count || Instant::now() > deadline {
+            assert_eq!(lines.len(), count, "{lines:?}");
+            return lines;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn both_commands_have_probes_and_metrics() {
+    let folder = Folder::new("probes");
+    for line in
+        ["demo", &format!("serve {}", folder.path()), &format!("serve {} --spa hello.txt", folder.path())]
+    {
+        let weft = Weft::start(&format!("{line} --port 0"));
+        let mut client = weft.connect();
+        assert_eq!(client.ask("GET /health").text(), "OK", "{line}");
+        assert_eq!((client.ask("GET /ready").text(), client.ask("HEAD /ready").status), ("ready\n", 200));
+        client.send(b"bad\r\n\r\n");
+        assert_eq!(client.answer(false).status, 400);
+        let page = weft.connect().ask("GET /metrics");
+        assert_eq!(page.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+        let has =
+            |part: &str| assert!(page.text().contains(part), "{line}: {part} is not in {}", page.text());
+        has("http_route=\"/ready\",http_response_status_code=\"200\"");
+        has("http_response_status_code=\"400\",error_type=\"malformed_request\"");
+        has("weftwork_threads_max 512");
+    }
+    let weft = Weft::start("--port 0 --metrics off");
+    let page = weft.connect().ask("GET /metrics");
+    assert!(
+        page.text().contains("weftwork_accepted_total 1") && !page.text().contains("http_route"),
+        "{}",
+        page.text()
+    );
+}
+
+#[test]
+fn the_side_listener_has_the_metrics() {
+    let weft = Weft::start("--port 0 --admin 127.0.0.1:0");
+    let line = weft.lines.iter().find_map(|line| line.strip_prefix("probes and metrics at http://")).unwrap();
+    let mut admin = Client::connect(line.trim_end_matches('/'));
+    assert_eq!(weft.connect().ask("GET /metrics").status, 404);
+    assert_eq!((admin.ask("GET /health").text(), admin.ask("GET /ready").text()), ("OK", "ready\n"));
+    let page = admin.ask("GET /metrics");
+    assert!(page.text().contains("http_response_status_code=\"404\""), "{}", page.text());
+    assert_eq!(admin.ask("GET /").status, 404);
+}
+
+#[test]
+fn a_file_comes_before_a_probe() {
+    let folder = Folder::new("own-ready");
+    fs::write(folder.0.join("ready"), "mine").unwrap();
+    let weft = Weft::start(&format!("serve {} --port 0", folder.path()));
+    assert_eq!(weft.connect().ask("GET /ready").text(), "mine");
+    assert_eq!(weft.connect().ask("GET /health").text(), "OK");
+}
+
+#[test]
+fn a_server_that_stops_is_not_ready_and_alive() {
+    let mut weft = Weft::start("--port 0 --log info --drain-delay 1h --drain-timeout 0s");
+    assert_eq!(weft.connect().ask("GET /ready").status, 200);
+    weft.signal("-TERM");
+    weft.wait_for("stopping");
+    assert_eq!(weft.connect().ask("GET /ready").status, 503);
+    assert_eq!(weft.connect().ask("GET /health").status, 200);
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_request() {
+    let folder = Folder::new("access-log");
+    let path = folder.0.join("access.log");
+    for (style, whole, refused) in [
+        ("text", "] \"GET /hello.txt HTTP/1.1\" 200 5 \"-\" \"-\" 0.", "] \"-\" 400 "),
+        ("json", "\"target\":\"/hello.txt\"", "\"error\":\"malformed_request\""),
+    ] {
+        let _ = fs::remove_file(&path);
+        let flags = format!("--access-log {} --log-format {style}", path.display());
+        let weft = Weft::start(&format!("serve {} --port 0 {flags}", folder.path()));
+        let mut client = weft.connect();
+        assert_eq!(client.ask("GET /hello.txt").text(), "hello");
+        client.send(b"bad\r\n\r\n");
+        assert_eq!(client.answer(false).status, 400);
+        let lines = lines(&path, 2);
+        assert!(lines[0].contains(whole) && lines[1].contains(refused), "{lines:?}");
+    }
+    let refused = output(&format!("serve {} --port 0 --access-log /none/a.log", folder.path()), &[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(2) && said.contains("cannot open the access log /none/a.log"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_level_debug_shows_requests_and_the_log_has_its_time() {
+    let folder = Folder::new("debug");
+    let mut weft = Weft::start(&format!("serve {} --port 0 --log debug", folder.path()));
+    assert_eq!(weft.connect().ask("GET /hello.txt?a=b").text(), "hello");
+    weft.signal("-TERM");
+    let line = weft.wait_for("stopping");
+    let (time, rest) = line.split_once(' ').unwrap();
+    assert_eq!((time.len(), &rest[..12]), ("2026-11-28T07:01:02.123Z".len(), "weft: info: "), "{line}");
+    let (_, out, _) = weft.end();
+    assert!(out.contains(" 127.0.0.1 GET /hello.txt?a=b 200 5 B ") && out.contains(" ms\n"), "{out}");
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let mut weft = Weft::start_with("--port 0", &[("WEFT_LOG", "info"), ("WEFT_LOG_FORMAT", "json")]);
+    weft.signal("-TERM");
+    let line = weft.wait_for("stopping");
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(json["level"], "info");
+    assert!(json["message"].as_str().unwrap().starts_with("stopping: "), "{line}");
+}
