@@ -1,12 +1,12 @@
-//! Code of all fuzz targets: bytes have one reading, the same however they are split, and the same
-//! for a second reader that was written apart from the first.
+//! Code of all fuzz targets. Bytes have one reading, no matter how they are split. A second, independent reader
+//! agrees with the first.
 //!
 //! ```text
 //! cargo +nightly fuzz run head fuzz/corpus/head fuzz/seeds/head -- -dict=fuzz/http.dict -max_len=4096
 //! ```
 //!
-//! The targets are `head`, `framing`, `chunked` and `connection`; `ranges`, `dates` and `lists` read single field
-//! values. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
+//! The targets are `head`, `framing`, `chunked` and `connection`. The targets `ranges`, `dates` and `lists` read
+//! single field values. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
 pub mod reference;
 pub mod served;
@@ -19,41 +19,41 @@ use weftwork_wire::{
     Version,
 };
 
-/// One request as the codec read it.
+/// A request as the codec read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where its first byte was.
+    /// Position of the first byte.
     pub at: usize,
-    /// Length of its head.
+    /// Length of the head.
     pub head_bytes: usize,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// Its target.
+    /// The target.
     pub target: Vec<u8>,
-    /// Its version.
+    /// The version.
     pub version: Version,
-    /// Its field lines.
+    /// The field lines.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How its body is delimited.
+    /// The framing of the body.
     pub framing: Framing,
-    /// What it says about the connection.
+    /// Whether the connection persists after the request.
     pub keep_alive: bool,
     /// The client waits for `100 Continue`.
     pub expect_continue: bool,
     /// The client asks for another protocol.
     pub upgrade: bool,
-    /// Its body, as far as it came.
+    /// The part of the body that arrived.
     pub body: Vec<u8>,
-    /// Its trailers.
+    /// The trailers.
     pub trailers: Vec<(String, Vec<u8>)>,
-    /// Where its body ended, if it did.
+    /// Position of the end of the body, if it ended.
     pub end: Option<usize>,
 }
 
-/// All that the codec read from one stream of bytes.
+/// Everything that the codec read from one stream of bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    /// The requests; the last one may be incomplete.
+    /// The requests. The last request may be incomplete.
     pub requests: Vec<Request>,
     /// Fault that ended the connection, if the peer caused it.
     pub fault: Option<Fault>,
@@ -76,7 +76,7 @@ pub fn transcript(bytes: &[u8], limits: &Limits, mut next_len: impl FnMut() -> u
     reader.transcript
 }
 
-/// Reads `bytes` whole, byte by byte, and in uneven pieces, and insists that it makes no difference.
+/// Reads `bytes` whole, byte by byte, and in uneven pieces, and checks that the result is the same.
 pub fn every_way(bytes: &[u8], limits: &Limits) -> Transcript {
     let whole = transcript(bytes, limits, || bytes.len());
     assert_eq!(transcript(bytes, limits, || 1), whole, "byte by byte");
@@ -84,7 +84,7 @@ pub fn every_way(bytes: &[u8], limits: &Limits) -> Transcript {
     whole
 }
 
-/// Lengths of pieces. Xorshift, seeded by the input: the same splits whenever the same input is tried again.
+/// Lengths of pieces, from Xorshift with the input as its seed. So the same input is always split in the same way.
 pub fn uneven(bytes: &[u8]) -> impl FnMut() -> usize {
     let mut random = bytes
         .iter()
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads on in `bytes`, all that came so far. False: the connection has ended.
+    /// Reads on in `bytes`, which are all bytes so far. Returns false if the connection has ended.
     fn take(&mut self, bytes: &[u8]) -> bool {
         loop {
             match if self.is_in_body { self.body(bytes) } else { self.head(bytes) } {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Answers, and insists that the answer frames itself as the reference reads it.
+/// Responds, and checks that the reference reads the framing of the response in the same way.
 fn answer(http: &mut Http1) -> After {
     let mut out = Vec::new();
     let (content_type, length) = (HeaderValue::from_static("text/plain"), BodyLength::Exact(2));
@@ -224,7 +224,7 @@ fn request(head: &Head, bytes: &[u8], at: usize) -> Request {
     }
 }
 
-/// Whatever was accepted, `httparse` alone and the reference accept too, and read the same.
+/// Checks that `httparse` and the reference accept every accepted request, and read the same.
 pub fn all_parsers_agree(bytes: &[u8], transcript: &Transcript) {
     for request in &transcript.requests {
         agrees_with_httparse(&bytes[request.at..], request);

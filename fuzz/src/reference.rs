@@ -1,12 +1,11 @@
-//! A second reader of requests, plain and slow, written from RFC 9112 alone and
-//! sharing no line with the codec. It takes a complete head, cuts it at CRLF, and refuses what two readers
-//! could see differently.
+//! A second reader of requests. It is simple and slow, was written from RFC 9112 alone, and shares no code with the
+//! codec. It splits a complete head at CRLF, and refuses a head that two readers could read differently.
 
 use weftwork_wire::{Framing, Version};
 
 use crate::Request;
 
-/// A head, cut into its lines.
+/// A head, split into its lines.
 struct Lines<'a> {
     request_line: &'a [u8],
     /// Names in lower case, values trimmed.
@@ -14,7 +13,7 @@ struct Lines<'a> {
     bytes: usize,
 }
 
-/// Insists that the reference reads the request at the start of `bytes` as the codec did.
+/// Checks that the reference reads the request at the start of `bytes` as the codec did.
 pub fn agrees(bytes: &[u8], request: &Request) {
     let lines = lines(bytes).expect("the codec took a head that cannot be cut into lines");
     assert_eq!(lines.bytes, request.head_bytes);
@@ -64,7 +63,7 @@ fn strip(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
-/// All elements of all fields of that name, in lower case.
+/// Returns all elements of all fields of that name, in lower case.
 fn listed(lines: &Lines<'_>, name: &str) -> Vec<String> {
     let values = lines.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| *value);
     values
@@ -73,7 +72,7 @@ fn listed(lines: &Lines<'_>, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// RFC 9112 §6.3, from the other end: what a recipient may read, if all recipients are to read the same.
+/// Applies RFC 9112 §6.3 as a recipient that must read the same as all other recipients.
 fn framing(lines: &Lines<'_>, is_11: bool) -> Result<Framing, &'static str> {
     let (lengths, codings) = (listed(lines, "content-length"), listed(lines, "transfer-encoding"));
     if !codings.is_empty() {
@@ -100,7 +99,7 @@ fn persists(lines: &Lines<'_>, is_11: bool) -> bool {
     if is_11 { !says("close") } else { says("keep-alive") && !says("close") }
 }
 
-/// The body at the start of `bytes`, and how many bytes it takes there.
+/// Returns the body at the start of `bytes`, and the number of bytes it occupies there.
 pub fn body(bytes: &[u8], framing: Framing) -> Option<(Vec<u8>, usize)> {
     match framing {
         Framing::None => Some((Vec::new(), 0)),
@@ -135,7 +134,7 @@ fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((body, at))
 }
 
-/// The next line, which ends in CRLF and holds neither of the two.
+/// Returns the next line, which ends in CRLF and contains no other CR or LF.
 fn line<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let line = &bytes[*at..][..find(&bytes[*at..], b"\r\n")?];
     *at += line.len() + 2;

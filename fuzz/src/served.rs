@@ -1,5 +1,5 @@
-//! Compares what a handler sees of a stream of bytes, and a client of its responses. The codec is not alone
-//! here: it is driven by the connection core, as in a server.
+//! Compares the requests that a handler sees, and the responses that a client sees. The connection core drives the
+//! codec here, as in a server.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,14 +7,14 @@ use weftwork::{Request, Response, TestClient};
 
 use crate::{Transcript, uneven};
 
-/// What a handler saw of a request: method, target and body.
+/// A request as a handler saw it: method, target and body.
 type Seen = (String, Vec<u8>, Vec<u8>);
 
 thread_local! {
     static SITE: Site = Site::new();
 }
 
-/// A handler that reads and returns every body, and notes what it saw.
+/// A handler that reads and returns every body, and notes the requests.
 struct Site {
     client: TestClient,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -33,7 +33,8 @@ impl Site {
         Site { client, seen }
     }
 
-    /// Sends `bytes` in pieces whose lengths `next_len` gives, then ends. What was seen, and what came back.
+    /// Sends `bytes` in pieces whose lengths `next_len` gives, then ends. Returns the requests that the handler saw,
+    /// and the responses.
     fn serve(&self, bytes: &[u8], mut next_len: impl FnMut() -> usize) -> (Vec<Seen>, Vec<u8>) {
         let mut connection = self.client.connect();
         let (mut pieces, mut rest) = (Vec::new(), bytes);
@@ -50,14 +51,15 @@ impl Site {
     }
 }
 
-/// Insists that handlers see the requests of `transcript` that are whole, in order, and nothing else; and that
-/// the answers are the same however the bytes come.
+/// Checks that handlers see the complete requests of `transcript`, in order, and nothing else. Checks also that the
+/// responses are the same, no matter how the bytes arrive.
 pub fn as_read(bytes: &[u8], transcript: &Transcript) {
     SITE.with(|site| {
         let whole = site.serve(bytes, || bytes.len());
         assert_eq!(site.serve(bytes, || 1), whole, "byte by byte");
         assert_eq!(site.serve(bytes, uneven(bytes)), whole, "in uneven pieces");
-        // What is for secured connections gets 421, and an end: nobody here is a gateway that is trusted to have one.
+        // A request for a secured connection gets 421, and the connection ends, because no client here is a trusted
+        // gateway.
         let directed = transcript.requests.iter().take_while(|request| !is_https(&request.target));
         let read: Vec<Seen> = directed
             .filter(|request| request.end.is_some())
@@ -71,7 +73,7 @@ fn is_https(target: &[u8]) -> bool {
     target.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https:"))
 }
 
-/// The time of day, and leave to go on that is given only where the body has not come yet.
+/// Removes the time of day, and the 100 that is sent only if the body has not arrived.
 fn without_chance(answers: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(answers).replace("HTTP/1.1 100 Continue\r\n\r\n", "");
     let lines = text.split("\r\n").map(|line| if line.starts_with("Date: ") { "Date" } else { line });

@@ -1,5 +1,5 @@
-//! A whole connection has one reading: requests behind one another start where the reference says, and end
-//! there; and handlers are called for these requests and for no others, however the bytes come.
+//! A whole connection has one reading. Pipelined requests start and end where the reference says. Handlers are called
+//! for these requests and for no others, no matter how the bytes arrive.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A date names one second, whichever of its forms it is written in.
+//! A date names one second in each of its forms.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     let trimmed = bytes.trim_ascii();
     if trimmed.len() == written.as_bytes().len() {
         assert!(trimmed.ends_with(b" GMT"));
-        // A leap second counts as the one before it.
+        // A leap second counts as the second before.
         let spelled = String::from_utf8_lossy(trimmed).replacen(":60 ", ":59 ", 1);
         assert_eq!(
             spelled.as_bytes(),

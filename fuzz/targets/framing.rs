@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use weftwork_fuzz::{Request, every_way, all_parsers_agree};
 use weftwork_wire::Limits;
 
-/// What the lines in this order say, or None if they are refused.
+/// Returns the result of the lines in this order, or None if they are refused.
 fn read(minor: u8, lines: &[&[u8]]) -> Option<Request> {
     let start = format!("POST / HTTP/1.{}\r\nHost: h\r\n", minor % 2);
     let bytes = [start.as_bytes(), &lines.join(b"\r\n".as_slice()), b"\r\n\r\n"].concat();
@@ -14,7 +14,7 @@ fn read(minor: u8, lines: &[&[u8]]) -> Option<Request> {
     transcript.requests.into_iter().next().filter(|request| request.head_bytes == bytes.len())
 }
 
-// The first byte chooses the version, the others are lines, parted by line feeds.
+// The first byte chooses the version, the others are lines, separated by line feeds.
 fuzz_target!(|bytes: &[u8]| {
     let Some((&minor, lines)) = bytes.split_first() else { return };
     let mut lines: Vec<&[u8]> = lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Lists of entity tags and of codings say the same in one line and in several.
+//! Lists of entity tags and of codings have the same meaning in one line and in several.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,10 +1,11 @@
-//! A Range field has one reading, and never asks for more than there is.
+//! A Range field has one reading, and never selects more bytes than there are.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use weftwork_wire::fields::{ByteRange, RANGES_MAX, Ranges, ranges};
 
-/// The bytes that are asked for, one flag each, by another reader; None where the field is to be ignored.
+/// Returns a flag for each byte, which is true if another reader finds the byte requested. Returns None if the field
+/// must be ignored.
 fn requested(value: &[u8], length: usize) -> Option<Vec<bool>> {
     let text = value.get(..6).filter(|unit| unit.eq_ignore_ascii_case(b"bytes=")).map(|_| &value[6..])?;
     let mut requested = vec![false; length];
@@ -32,7 +33,7 @@ fn requested(value: &[u8], length: usize) -> Option<Vec<bool>> {
     Some(requested)
 }
 
-/// Some(None): there are no digits. Numbers past any length are alike.
+/// Returns Some(None) if there are no digits. All numbers past the length are equal.
 fn number(digits: &[u8]) -> Option<Option<u128>> {
     if digits.is_empty() {
         return Some(None);

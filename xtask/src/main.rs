@@ -1,4 +1,4 @@
-//! The chores of this repository. `cargo xtask` lists them, `cargo xtask <name>` runs one.
+//! The tasks of this repository. `cargo xtask` lists them, `cargo xtask <name>` runs one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository, wherever the command is called from. As cargo says it at run time: worktrees that share a target folder
-/// share this program, too, and it would look at the one that it was built in.
+/// Returns the root of the repository, for a call from any folder. Cargo gives the path at run time. Worktrees that
+/// share a target folder share this program, too, so the path of the build would be wrong.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let here = Path::new(&here);

@@ -15,12 +15,12 @@ pub(crate) use scan::Source;
 
 /// A tracked text file.
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// Path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
     /// The scanned text of a Rust file.
     pub(crate) rust: Option<Source>,
-    /// The whole file is test code, by its place or because its parent declares it `#[cfg(test)]`.
+    /// Whether the whole file is test code, by its path or because its parent declares it `#[cfg(test)]`.
     pub(crate) test: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct File {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) path: String,
-    /// 1 is the first.
+    /// The first line is 1.
     pub(crate) line: usize,
     pub(crate) says: String,
 }
@@ -70,7 +70,7 @@ fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
-/// The text files that git tracks; what is not UTF-8 or holds a NUL is no text.
+/// Returns the text files that git tracks. A file that is not UTF-8 or holds a NUL is no text.
 pub(crate) fn tracked(root: &Path) -> Result<Vec<File>, String> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let listed = listed.map_err(|why| format!("git ls-files: {why}"))?;

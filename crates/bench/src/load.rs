@@ -13,15 +13,15 @@ pub(crate) mod tally;
 pub(crate) struct Group {
     pub(crate) path: &'static str,
     pub(crate) connections: usize,
-    /// Requests sent at once on a connection; the next lot goes out when all are answered.
+    /// Requests that a connection sends at once. The next batch follows when all are answered.
     pub(crate) depth: u32,
     /// Ask for `Connection: close`, and open a new connection for each request.
     pub(crate) close: bool,
-    /// POST so many bytes; 0: GET.
+    /// Number of bytes to POST. 0 sends GET.
     pub(crate) body_bytes: usize,
     /// Send what a browser sends, twenty fields in all.
     pub(crate) browser: bool,
-    /// Lots after which a connection asks to be closed, and another one is opened; 0: never.
+    /// Number of batches after which a connection requests its close and is replaced. 0 means never.
     pub(crate) lots_max: u32,
     /// Ask for these bytes alone, the first and the last.
     pub(crate) range: Option<(usize, usize)>,

@@ -60,7 +60,7 @@ pub(crate) enum Ask {
     Route,
 }
 
-/// What weft must reach; medians over the rounds.
+/// The target of weft, as a median over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     NoErrors,

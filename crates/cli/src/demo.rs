@@ -18,8 +18,7 @@ const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
 /// Maximum length of a body that `/echo` reads whole. For a short body, that is cheaper than streaming.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
-/// Maximum part of a longer body that `/echo` holds at once. With half of it, 1 MiB took 1 % more CPU
-/// (docs/performance.md).
+/// Maximum part of a longer body that `/echo` holds at once. With half of it, an echo of 1 MiB took 1 % more CPU.
 const ECHO_BYTES: usize = 256 << 10;
 
 /// Routes of the demo.

@@ -1,6 +1,6 @@
 //! Encodes responses.
 //!
-//! [`plan`] decides, and may refuse. The writing after it cannot fail, so a refused head writes no bytes.
+//! [`plan`] decides how to encode, and may refuse. Writing cannot fail afterwards, so a refused head writes no bytes.
 
 mod plan;
 mod status;
@@ -18,31 +18,31 @@ use status::write_status_line;
 pub enum BodyLength {
     /// Exactly that many bytes will be written.
     Exact(u64),
-    /// Nobody knows: chunked to HTTP/1.1, until the connection closes to HTTP/1.0. A Content-Length among the
-    /// fields declares the length after all.
+    /// The length is unknown. The body is chunked for HTTP/1.1, and ends with the connection for HTTP/1.0. A
+    /// Content-Length among the fields declares a length after all.
     Unknown,
 }
 
 /// A response, except for its body.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// A final status; 101 for [`Http1::write_switch`](crate::Http1::write_switch).
+    /// The final status. 101 is only for [`Http1::write_switch`](crate::Http1::write_switch).
     pub status: StatusCode,
     /// The Content-Type, unless `fields` has one.
     pub content_type: Option<&'a HeaderValue>,
-    /// All other fields, written in this order. Date replaces the codec's. Without it, a later Last-Modified is
-    /// replaced by the codec's Date. Of Connection, `close` and tokens
-    /// such as `upgrade` are heeded; `upgrade` is added to an Upgrade field. Content-Length must be the length of the body. Transfer-Encoding is
+    /// All other fields, written in this order. A Date replaces the date of the codec. Without a Date, a later
+    /// Last-Modified is replaced by the date of the codec. `close` and tokens such as `upgrade` are taken from Connection, and
+    /// `upgrade` is added if there is an Upgrade field. Content-Length must be the length of the body. Transfer-Encoding is
     /// refused.
     pub fields: &'a [(HeaderName, HeaderValue)],
     /// The length of the body.
     pub length: BodyLength,
-    /// Say `Connection: close`, whatever the client asked.
+    /// Whether to send `Connection: close`, whatever the client requested.
     pub close: bool,
 }
 
 impl Default for ResponseHead<'_> {
-    /// 200, and nothing in it.
+    /// A 200 without content.
     fn default() -> Self {
         ResponseHead {
             status: StatusCode::OK,
@@ -60,7 +60,7 @@ pub(crate) enum Delimiter {
     /// No body is sent: written bytes are dropped.
     #[default]
     NoBody,
-    /// That many bytes are still to come.
+    /// This many bytes must still be written.
     Length(u64),
     Chunked,
     Close,
@@ -87,8 +87,7 @@ impl Persistence {
     }
 }
 
-/// Bytes that a head takes beside its fields, at most: status line, Date, Content-Length, Connection, and
-/// slack.
+/// Maximum number of bytes of a head without its fields: status line, Date, Content-Length, Connection, and slack.
 const OWN_BYTES: usize = 192;
 
 /// Content-Type and length of the head that nearly all responses have: a 200 with nothing else in it.
@@ -106,8 +105,8 @@ pub(crate) fn plain<'a>(head: &ResponseHead<'a>) -> Option<(&'a [u8], u64)> {
     }
 }
 
-/// Writes such a head in three pieces, two of them of a length that the compiler knows: each is then a handful
-/// of instructions, where a copy of unknown length is a call.
+/// Writes such a head in three pieces. The compiler knows the length of two of them, so each is a handful of
+/// instructions. A copy of unknown length is a call.
 #[inline]
 pub(crate) fn write_plain(content_type: &[u8], length: u64, closes: bool, date: &Date, out: &mut Vec<u8>) {
     out.extend_from_slice(date.ok_start());
@@ -125,15 +124,15 @@ pub(crate) fn write_plain(content_type: &[u8], length: u64, closes: bool, date: 
     }
 }
 
-/// What fits in a word beside the end of the head.
+/// Number of digits that fit in a word together with the end of the head.
 const SHORT_LENGTH_MAX: u64 = 9999;
 
-/// The rest of a head whose last field is a Content-Length of up to four digits: copied at a length that the
-/// compiler knows, then cut.
+/// The rest of a head whose last field is a Content-Length of up to four digits. The code copies a fixed length that
+/// the compiler knows, and truncates the result.
 #[inline]
 fn write_short_length(length: u64, out: &mut Vec<u8>) {
     const NAME: [u8; 18] = *b"\r\nContent-Length: ";
-    // The digits are put before it, last one first.
+    // The digits are written before the end, the last digit first.
     let mut word = u64::from(u32::from_le_bytes(*b"\r\n\r\n"));
     let (mut rest, mut unused) = (length as u32, 4);
     loop {
@@ -151,7 +150,7 @@ fn write_short_length(length: u64, out: &mut Vec<u8>) {
     out.truncate(out.len() - unused);
 }
 
-/// Writes any other head. Inline, so that the plan is never laid down in memory.
+/// Writes any other head. The function is inline, so that the plan is never stored in memory.
 #[inline(always)]
 pub(crate) fn write_head(
     head: &ResponseHead<'_>,
@@ -214,7 +213,7 @@ fn write_given(fields: &[(HeaderName, HeaderValue)], limit: Option<&Date>, out: 
 fn write_content_length(length: u64, out: &mut Vec<u8>) {
     const NAME: &[u8] = b"Content-Length: ";
     const DIGITS_MAX: usize = 20;
-    // Written from its end, so that the whole line is one copy.
+    // The line is written from its end, so that it is one copy.
     let mut line = *b"                00000000000000000000\r\n";
     let mut at = NAME.len() + DIGITS_MAX;
     let mut rest = length;
@@ -231,9 +230,8 @@ fn write_content_length(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
-/// what clients have been seen to trip over. `upgrade` is among them where there is an Upgrade field (RFC 9110
-/// §7.8).
+/// Writes all tokens of all given Connection fields, and our own, in one field. Some clients fail on two Connection
+/// fields in a response. `upgrade` is one of the tokens if there is an Upgrade field (RFC 9110 §7.8).
 #[inline(never)]
 fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], out: &mut Vec<u8>) {
     let given = || {
@@ -258,19 +256,19 @@ fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], ou
     }
 }
 
-/// Whether the connection persists is ours to say.
+/// The codec alone decides whether the connection persists.
 fn is_ours(token: &[u8]) -> bool {
     token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive")
 }
 
-/// Interim responses have no Date: the final one that follows has.
+/// Interim responses have no Date. The final response has one.
 pub(crate) fn write_interim(status: StatusCode, fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     write_status_line(status, out);
     write_fields(fields, out);
     out.extend_from_slice(b"\r\n");
 }
 
-/// One chunk. `data` must not be empty: an empty chunk ends the body.
+/// Writes a chunk. `data` must not be empty, because an empty chunk ends the body.
 pub(crate) fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
     out.reserve(data.len() + CHUNK_SIZE_BYTES_MAX + 2);
     write_chunk_size(data.len() as u64, out);
@@ -280,7 +278,7 @@ pub(crate) fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
 
 const CHUNK_SIZE_BYTES_MAX: usize = "0123456789abcdef\r\n".len();
 
-/// The line in front of a chunk. The size is not 0, which would end the body.
+/// Writes the line before a chunk. The size must not be 0, which would end the body.
 #[inline(always)]
 pub(crate) fn write_chunk_size(mut size: u64, out: &mut Vec<u8>) {
     const DIGITS: usize = CHUNK_SIZE_BYTES_MAX - 2;

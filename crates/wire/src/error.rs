@@ -7,11 +7,11 @@ use http::StatusCode;
 
 use crate::state::{WriteEvent, Writing};
 
-/// One line a fault: name, status, rule, sentence. Everything else about faults is made from these lines.
+/// One line for each fault: name, status, rule, sentence. Everything else about faults is derived from these lines.
 macro_rules! faults {
     ($($name:ident $status:ident $rule:literal $text:literal)*) => {
-        /// What the peer did wrong. Each variant is one rule, broken; the connection that it happened on is
-        /// answered with [`Fault::status`] and closed.
+        /// An error of the peer. Each variant is one broken rule. The server answers with [`Fault::status`], and
+        /// closes the connection.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Fault { $(#[doc = $text] $name,)* }
@@ -25,7 +25,7 @@ macro_rules! faults {
                 match self { $(Fault::$name => StatusCode::$status,)* }
             }
 
-            /// Where the rule stands, as in `RFC 9112 §6.3`.
+            /// The location of the rule, such as `RFC 9112 §6.3`.
             pub fn rule(self) -> &'static str {
                 match self { $(Fault::$name => $rule,)* }
             }
@@ -157,23 +157,23 @@ impl Display for Fault {
 
 impl Error for Fault {}
 
-/// A mistake of our own side. The call that returns it has written nothing, except for
-/// [`Http1::write_response`](crate::Http1::write_response) with a body of another length: its head has been written,
-/// and a body that is too short. The connection is still in step with its peer, or will be closed.
+/// An error of the caller. A call that returns this error has written nothing, except
+/// [`Http1::write_response`](crate::Http1::write_response) with a body of another length. That call has written its
+/// head, and a body that is too short. The connection is still in step with its peer, or will be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Misuse {
     /// The call does not fit what has been written so far.
     OutOfTurn {
-        /// How far the response was.
+        /// The state of the response.
         at: Writing,
-        /// What was tried.
+        /// The call.
         on: WriteEvent,
     },
     /// More body bytes than the head declared. None of this call's body bytes was written.
     TooManyBytes,
-    /// The body ended before all bytes that the head declared. The connection has to be closed at once: only
-    /// so does the client learn of it (RFC 9112 §8).
+    /// The body ended before all bytes that the head declared. The connection must be closed at once. Otherwise the
+    /// client does not notice (RFC 9112 §8).
     TooFewBytes,
     /// A given Content-Length is not decimal, is given twice, or is not the length of the body.
     ContentLengthInvalid,
@@ -185,8 +185,8 @@ pub enum Misuse {
     ConnectionInvalid,
     /// A status that cannot be sent by this call: an interim one as the final one, or the other way round.
     StatusNotAllowed,
-    /// 101 to a request that did not ask for that protocol, or by a call that cannot know; 101, or the start of a tunnel,
-    /// before the request's body was read.
+    /// 101 for a request that did not ask for that protocol, or from a call that cannot know. Also 101, or the start
+    /// of a tunnel, before the body of the request was read.
     UpgradeNotPossible,
     /// An interim response without a request that it could belong to.
     InterimWithoutRequest,

@@ -56,12 +56,12 @@ enum Expects {
 /// The message body length of a request: RFC 9112 §6.3.
 fn message_length(version: Version, seen: &Seen) -> Result<Framing, Fault> {
     match (&seen.transfer_encoding, seen.content_length) {
-        // Steps 1 and 2 are about responses.
-        // Step 3: Transfer-Encoding would override Content-Length. Both are how smuggling starts, so refuse.
+        // Steps 1 and 2 are about responses. Step 3: Transfer-Encoding would override Content-Length. A message with
+        // both may be a smuggling attempt, so it is refused.
         (Some(_), Some(_)) => Err(Fault::ContentLengthAndTransferEncoding),
         // §6.1: a 1.0 recipient on the way would have taken the body for the next request.
         (Some(_), None) if version == Version::Http10 => Err(Fault::TransferEncodingInHttp10),
-        // Step 4: chunked, once, and last; §6.1 has the answer for codings that are not understood.
+        // Step 4: chunked must come once, and last. §6.1 names the response for unknown codings.
         (Some(codings), None) => match codings {
             Codings { chunked: 2.., .. } => Err(Fault::ChunkedRepeated),
             Codings { chunked: 1, last_is_chunked: false, .. } => Err(Fault::ChunkedNotLast),
@@ -78,7 +78,7 @@ fn message_length(version: Version, seen: &Seen) -> Result<Framing, Fault> {
 }
 
 impl Seen {
-    /// Notes a field line; `value` is trimmed.
+    /// Notes a field line. `value` is trimmed.
     #[inline(never)]
     pub(crate) fn note(&mut self, name: Known, value: &[u8]) -> Result<(), Fault> {
         match name {

@@ -1,9 +1,9 @@
 //! Reads the head of a request.
 //!
-//! `parse.rs` splits the head into its lines and checks them, this file the request target; `framing.rs` reads from
-//! the fields that matter (`known.rs`) how the rest of the message is delimited. A head that comes whole and
-//! keeps the rules, as nearly all do, needs nothing else. Any other goes through `scan.rs` first, which finds
-//! its end however the bytes dribble in, and so makes the answer independent of how they do.
+//! `parse.rs` splits the head into its lines and checks them. This file parses the request target. `framing.rs` reads
+//! from the fields of `known.rs` how the rest of the message is delimited. Nearly all heads arrive whole and keep the
+//! rules, and need nothing else. Every other head goes through `scan.rs` first, which finds the end of the head. So
+//! the result does not depend on how the bytes arrive.
 
 mod known;
 mod parse;
@@ -35,7 +35,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The bytes of this range. `bytes` must be those that the head was read from; with shorter ones it
+    /// Returns the bytes of this range. `bytes` must be those that the head was read from. With shorter bytes it
     /// panics, as indexing does.
     #[inline]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
@@ -58,7 +58,7 @@ pub enum Version {
 pub struct Field {
     /// The name, a token.
     pub name: Span,
-    /// The value; it may hold bytes that are not UTF-8 (RFC 9110 §5.5, obs-text).
+    /// The value. It may hold bytes that are not UTF-8 (RFC 9110 §5.5, obs-text).
     pub value: Span,
 }
 
@@ -66,16 +66,16 @@ pub struct Field {
 /// [`HeadEvent::NeedMore`], its content means nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// The method; any token, known or not (RFC 9110 §9.1).
+    /// The method. Any token is allowed, known or not (RFC 9110 §9.1).
     pub method: Method,
     /// The target, in one of its four forms (RFC 9112 §3.2).
     pub target: Span,
     /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3), except for that of
     /// OPTIONS: see [`Head::path_in`]. Empty for the target of CONNECT.
     pub path: Span,
-    /// After the `?`, without it; None when there is no `?`.
+    /// The query, without the `?`. None if there is no `?`.
     pub query: Option<Span>,
-    /// Host and port: of the target if it has them, else of the Host field (RFC 9112 §3.3). None when that is
+    /// Host and port of the target if it has them, otherwise of the Host field (RFC 9112 §3.3). None if the field is
     /// empty, or missing in HTTP/1.0.
     pub authority: Option<Span>,
     /// The version.
@@ -96,14 +96,14 @@ pub struct Head {
 }
 
 impl Head {
-    /// The target is in absolute form, and so starts with a scheme (RFC 9112 §3.2.2).
+    /// Returns whether the target is in absolute form, which starts with a scheme (RFC 9112 §3.2.2).
     #[inline]
     pub fn is_absolute(&self) -> bool {
         // Every other form starts with its path.
         self.target.start != self.path.start
     }
 
-    /// The path, or `*`: what OPTIONS asks for where it means the whole server, in asterisk form or as an absolute target
+    /// Returns the path, or `*` if OPTIONS is about the whole server. That target is in asterisk form, or absolute
     /// without a path and a query (RFC 9110 §4.2.3, RFC 9112 §3.2.4). `bytes` are those that the head was read from.
     #[inline]
     pub fn path_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
@@ -117,15 +117,15 @@ impl Head {
 /// Result of [`Http1::read_head`](crate::Http1::read_head).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEvent {
-    /// The head is not complete: come again with the same bytes and more.
+    /// The head is not complete. Call again with the same bytes and more.
     NeedMore,
-    /// The head is filled; it took that many of the given bytes.
+    /// The head is complete, and took this many of the given bytes.
     Head(usize),
 }
 
-/// Where the request line starts: after one empty line, which RFC 9112 §2.2 wants ignored. None: too few
-/// bytes to tell. What cannot start a request is refused here, at its first byte, before anything waits for
-/// more of it.
+/// Returns where the request line starts. It may follow one empty line, which must be ignored (RFC 9112 §2.2).
+/// Returns None if there are too few bytes to tell. Bytes that cannot start a request are refused at the first byte,
+/// before the server waits for more.
 #[inline]
 pub(crate) fn start(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     // Nearly always.
@@ -157,12 +157,12 @@ pub(crate) fn read(
     head: &mut Head,
 ) -> Result<HeadEvent, Fault> {
     let head_max = limits.head_bytes_max as usize;
-    // What lies behind the limit has no say, not even in where the head starts.
+    // Bytes past the limit are not read, not even to find the start of the head.
     let within = &bytes[..bytes.len().min(head_max)];
     let Some(start) = start(within)? else {
         return if bytes.len() < head_max { Ok(HeadEvent::NeedMore) } else { Err(Fault::HeadTooLong) };
     };
-    // Only a first look: a dribbled head is not parsed again and again.
+    // Only the first call parses at once: a head that arrives in small parts is not parsed again each time.
     if scan.is_untouched()
         && let Ok(end) = parse(within, start, limits, head)
     {
@@ -176,11 +176,11 @@ pub(crate) fn read(
     Ok(HeadEvent::Head(parsed))
 }
 
-/// Reads the target that starts at `at` in `bytes`, in the form that RFC 9112 §3.2 allows the method of `head`,
-/// and notes its parts there. Says where it ends: before the first byte that may not be in it. Unless that is
-/// the space before the version, the target is at fault.
+/// Reads the target that starts at `at` in `bytes`, in the form that RFC 9112 §3.2 allows the method of `head`, and
+/// notes its parts there. Returns where the target ends, before the first byte that a target must not contain. If
+/// that byte is not the space before the version, the target is invalid.
 ///
-/// Its own authority, if it has one, wins over the Host field.
+/// If the target has an authority, it takes precedence over the Host field.
 #[inline]
 fn read_target(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault> {
     let end = if bytes.get(at) == Some(&b'/') && head.method != Method::CONNECT {
@@ -193,7 +193,7 @@ fn read_target(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault>
     Ok(end)
 }
 
-/// Any form but the origin form.
+/// Reads any form except the origin form.
 #[inline(never)]
 fn other_form(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault> {
     let rest = bytes.get(at..).unwrap_or_default();
@@ -229,7 +229,7 @@ fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usiz
         .ok_or(Fault::TargetFormUnknown)?;
     let rest = &target[scheme.len()..];
     let len = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-    // RFC 9110 §4.2.1, §4.2.4: without a host it is no http URI; a user name in it is a disguise.
+    // RFC 9110 §4.2.1, §4.2.4: an http URI needs a host, and a user name in it disguises the host.
     let Some(Authority { host: 1.., .. }) = authority(&rest[..len]) else {
         return Err(Fault::AuthorityInvalid);
     };
@@ -257,7 +257,7 @@ fn path_and_query(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fau
     Ok(end)
 }
 
-/// How many bytes are allowed (`allowed_len` counts those that are), or well-formed percent-encodings.
+/// Returns the number of bytes that are allowed (as `allowed_len` counts them) or are well-formed percent-encodings.
 #[inline(always)]
 fn encoded_len(bytes: &[u8], allowed_len: impl Fn(&[u8]) -> usize) -> Result<usize, Fault> {
     let mut len = allowed_len(bytes);
@@ -278,8 +278,7 @@ struct Authority {
     port: usize,
 }
 
-/// Reads `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2). The host may be empty; a port fits in 16
-/// bits.
+/// Reads `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2). The host may be empty. A port fits in 16 bits.
 fn authority(bytes: &[u8]) -> Option<Authority> {
     let host = match bytes {
         [b'[', rest @ ..] => ip_literal_len(rest)? + 1,
@@ -295,15 +294,14 @@ fn authority(bytes: &[u8]) -> Option<Authority> {
     }
 }
 
-/// Length of the address at the start of `bytes`, which stand after a bracket, and of the bracket that ends it.
+/// Returns the length of the address at the start of `bytes`, which follow a bracket, with the closing bracket.
 #[inline(never)]
 fn ip_literal_len(bytes: &[u8]) -> Option<usize> {
     let len = bytes.iter().position(|&byte| byte == b']')?;
     is_ip_literal(&bytes[..len]).then_some(len + 1)
 }
 
-/// What stands between the brackets: an IPv6 address, or `v`, hexadecimal digits, a dot, and an address of
-/// the future.
+/// The text between the brackets: an IPv6 address, or `v`, hexadecimal digits, a dot, and a future address.
 fn is_ip_literal(bytes: &[u8]) -> bool {
     if let [b'v' | b'V', rest @ ..] = bytes {
         let Some(dot) = rest.iter().position(|&byte| byte == b'.') else { return false };

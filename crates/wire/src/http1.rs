@@ -51,13 +51,13 @@ impl Http1 {
 
     /// Reads the next request's head.
     ///
-    /// `bytes`: all that the connection has and nobody used, from the request's first byte on. The same bytes
-    /// come again, longer, after [`HeadEvent::NeedMore`]; those that were looked at are not looked at again.
-    /// While a request is in progress the answer is `NeedMore`, whatever the bytes: the peer's turn is over.
+    /// `bytes` are all unused bytes of the connection, from the request's first byte on. After
+    /// [`HeadEvent::NeedMore`], the caller passes the same bytes and more. Bytes that were read are not read again.
+    /// While a request is in progress, the result is `NeedMore`, whatever the bytes are.
     ///
     /// # Errors
-    /// The rule of RFC 9112 §2 to §6 that the head breaks. A fault poisons the connection: it comes again
-    /// from every later call, and the next response closes.
+    /// The rule of RFC 9112 §2 to §6 that the head breaks. A fault is permanent: every later call returns it, and the
+    /// next response closes the connection.
     pub fn read_head(&mut self, bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<HeadEvent, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -161,11 +161,11 @@ impl Http1 {
         self.request.expects_continue && self.reading == Reading::Body && self.writing == Writing::Head
     }
 
-    /// Appends the head of the final response. Before a request's head is read, or after a fault, it is a
-    /// response that closes: that is how a client is told of a timeout or of its fault.
+    /// Appends the head of the final response. Before a request's head is read, or after a fault, the response closes
+    /// the connection. That is how a server reports a timeout or a fault.
     ///
     /// # Errors
-    /// What the head gets wrong; nothing is written then, and another head may be tried.
+    /// The error of the head. Nothing is written then, and another head may be tried.
     pub fn write_head(
         &mut self,
         head: &ResponseHead<'_>,
@@ -187,11 +187,11 @@ impl Http1 {
     /// Appends a whole response: head, body and end. `head` gives the length of `body` as
     /// [`BodyLength::Exact`](crate::BodyLength::Exact).
     ///
-    /// The same as [`write_head`](Http1::write_head), [`write_body`](Http1::write_body) and
+    /// This is the same as [`write_head`](Http1::write_head), [`write_body`](Http1::write_body) and
     /// [`finish`](Http1::finish) in turn.
     ///
     /// # Errors
-    /// Those of the three; if it is one of `write_head`, nothing is written.
+    /// The errors of the three. After an error of `write_head`, nothing is written.
     #[inline]
     pub fn write_response(
         &mut self,
@@ -294,7 +294,7 @@ impl Http1 {
     /// Appends `data` with its framing. An empty slice writes nothing.
     ///
     /// # Errors
-    /// [`Misuse::TooManyBytes`] if the head declared fewer; none of `data` is written then. Out of turn
+    /// [`Misuse::TooManyBytes`] if the head declared fewer bytes. No byte of `data` is written then. Out of turn
     /// before the head and after the end.
     #[inline]
     pub fn write_body(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Misuse> {
@@ -312,11 +312,11 @@ impl Http1 {
         Ok(())
     }
 
-    /// `bytes` of the body, not 0, are sent past `out`: appends what stands before them, and returns what has to stand behind
-    /// them. The caller sends the three in this order.
+    /// Prepares to send `bytes` of the body, not 0, past `out`. Appends what precedes these bytes, and returns what
+    /// must follow them. The caller sends the three in this order.
     ///
     /// # Errors
-    /// As [`write_body`](Http1::write_body); nothing is appended then.
+    /// The errors of [`write_body`](Http1::write_body). Nothing is appended then.
     pub fn begin_part(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<&'static [u8], Misuse> {
         self.writing = self.writing.next(WriteEvent::Body)?;
         match self.delimiter {
@@ -341,7 +341,7 @@ impl Http1 {
     /// `bytes` of an Exact body were (or will be) sent past `out`.
     ///
     /// # Errors
-    /// [`Misuse::TooManyBytes`] if the head declared fewer; [`Misuse::BypassWithoutLength`] if it declared no
+    /// [`Misuse::TooManyBytes`] if the head declared fewer bytes. [`Misuse::BypassWithoutLength`] if it declared no
     /// length.
     pub fn body_bypassed(&mut self, bytes: u64) -> Result<(), Misuse> {
         self.writing = self.writing.next(WriteEvent::Body)?;

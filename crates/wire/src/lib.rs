@@ -1,9 +1,9 @@
-//! The HTTP/1.1 protocol as values: bytes in, events out; parts in, bytes out.
+//! The HTTP/1.1 protocol as values: bytes become events, and parts become bytes.
 //!
-//! This crate knows RFC 9110, RFC 9112 and the header of the PROXY protocol ([`read_proxy_header`]), and nothing else.
-//! It holds no socket, reads no clock, starts no thread. [`Http1`] is one connection, seen from the server;
-//! [`ResponseReader`] is the other end of one, for proxies and tests; [`fields`] reads what conditions and ranges
-//! are made of.
+//! This crate knows RFC 9110, RFC 9112 and the header of the PROXY protocol ([`read_proxy_header`]), and nothing
+//! else. It holds no socket, reads no clock, and starts no thread. [`Http1`] is the server's end of a connection.
+//! [`ResponseReader`] is the client's end, for proxies and tests. [`fields`] reads the fields of conditions and
+//! ranges.
 //!
 //! ```text
 //!             read_head            read_body            write_head   write_body   finish
@@ -12,10 +12,10 @@
 //!    └───────────────────────────── next_request ◄── Next, or Drain and then End ─────┘
 //! ```
 //!
-//! "Need more" is a value, never an error. Errors say who is to blame: a [`Fault`] is the peer's and names
-//! the status to answer, a [`Misuse`] is ours. Where the RFCs leave a choice, the codec refuses rather than
-//! guesses, and there are no switches that make it lenient: two readings of one message are how smuggling
-//! starts.
+//! "Need more" is a value, never an error. There are two kinds of errors. A [`Fault`] is an error of the peer, and
+//! names the status of the response. A [`Misuse`] is an error of the caller. If the RFCs leave a choice, the codec
+//! refuses the message. No switch makes it lenient, because request smuggling starts with two readings of one
+//! message.
 //!
 //! ```
 //! use std::time::SystemTime;

@@ -80,8 +80,8 @@ impl ResponseReader {
         ResponseReader::default()
     }
 
-    /// Reads the next head, and says how many of `bytes` it took. None: it is not whole; come again with the
-    /// same bytes and more. After a 1xx that is not 101, another head follows.
+    /// Reads the next head, and returns how many of `bytes` it took. Returns None if the head is not complete. Call
+    /// again with the same bytes and more. After a 1xx that is not 101, another head follows.
     ///
     /// # Errors
     /// The rule that the head breaks. The connection cannot be used any more.

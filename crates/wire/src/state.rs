@@ -10,14 +10,14 @@ use crate::error::Misuse;
 /// How far the request has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Its head is awaited.
+    /// The head of the request is awaited.
     #[default]
     Head,
-    /// Its head is read, its body is not.
+    /// The head is read, the body is not.
     Body,
     /// The request is read to its end.
     Whole,
-    /// The request broke a rule: nothing more is read on this connection.
+    /// The request broke a rule. Nothing more is read from this connection.
     Refused,
 }
 
@@ -49,10 +49,10 @@ impl Reading {
 /// How far the response has been written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writing {
-    /// Its head is awaited; interim responses may come before it.
+    /// The head of the response is awaited. Interim responses may come before it.
     #[default]
     Head,
-    /// Its head is written, its body is not whole.
+    /// The head is written, the body is not complete.
     Body,
     /// The response is written to its end.
     Whole,
@@ -71,9 +71,9 @@ pub enum WriteEvent {
     Body,
     /// The end of the body.
     Finish,
-    /// The end of the body, before all that the head declared.
+    /// The end of the body, before all declared bytes.
     Break,
-    /// On to the next request.
+    /// The next request begins.
     NextRequest,
 }
 
@@ -116,7 +116,7 @@ impl Display for WriteEvent {
     }
 }
 
-/// Whether the connection persists. It can only fall.
+/// Whether the connection persists. It can only change to false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeepAlive {
     #[default]
@@ -146,7 +146,7 @@ pub enum After {
     Linger,
 }
 
-/// Joins what was read and what was promised, once the response is whole.
+/// Joins the states of the request, the response and the connection, once the response is complete.
 #[inline]
 pub(crate) fn after(reading: Reading, keep_alive: KeepAlive) -> After {
     match (keep_alive, reading) {

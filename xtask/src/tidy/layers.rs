@@ -3,7 +3,7 @@
 use super::File;
 use super::scan::{Source, imports};
 
-/// What the code in one file or folder never mentions. Its tests may.
+/// Paths that the code in one file or folder never mentions. Its tests may.
 struct Layer {
     /// The file `path.rs` and all of the folder `path/`.
     path: &'static str,
@@ -112,7 +112,7 @@ fn module_of(path: &str) -> Vec<&str> {
     parts
 }
 
-/// Does `path` hold the segments of `part` in a row? `std::io::Read` holds `io::Read`.
+/// Returns whether `path` contains the segments of `part` in a row. `std::io::Read` contains `io::Read`.
 fn contains(path: &str, part: &str) -> bool {
     let path: Vec<&str> = path.split("::").collect();
     let part: Vec<&str> = part.split("::").collect();

@@ -8,13 +8,13 @@ const TEST_FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 const TEST_FUNCTION_LINES_MAX: usize = 120;
 
-/// Kept byte for byte: samples for the fuzzer, and logs of measurements.
+/// Files that are kept byte for byte: samples for the fuzzer, and logs of measurements.
 const VERBATIM: &[&str] = &["fuzz/seeds/", ".log"];
 
-/// gofmt indents with tabs, and nobody argues with it; nor with `go mod`.
+/// gofmt and `go mod` indent with tabs.
 const TABBED: &[&str] = &[".go", "go.mod"];
 
-/// Words that put work off.
+/// Words that defer work.
 const DEFERRALS: &[&str] = &["TODO", "FIXME", "XXX"];
 const DEFERRING_CODE: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
 
@@ -26,7 +26,7 @@ const EXCUSE: &str = "cannot fail:";
 /// The one crate that may write unsafe code.
 const UNSAFE_FOLDER: &str = "crates/fiber/";
 
-/// Folders of one machine; written apart so that this line passes its own rule.
+/// Folders of one machine. They are written in parts, so that this line passes its own rule.
 const MACHINE_FOLDERS: &[[&str; 2]] = &[["/work", "/"], ["/root", "/"], ["/tmp/", "target"]];
 
 /// An example is found from the root of the repository only by its package.
@@ -68,7 +68,7 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     }
 }
 
-/// What rustdoc hides of an example, the web shows.
+/// GitHub shows the lines of an example that rustdoc hides.
 fn hidden_lines(file: &File, say: &mut impl FnMut(usize, String)) {
     let mut is_rust = false;
     for (line, text) in file.text.lines().enumerate() {
@@ -92,7 +92,7 @@ pub(super) fn rust(file: &File, source: &Source, say: &mut impl FnMut(usize, Str
 fn leading_doc(file: &File, say: &mut impl FnMut(usize, String)) {
     let first = file.text.lines().next().unwrap_or_default();
     let doc = first.strip_prefix("//!").is_some_and(|doc| !doc.trim().is_empty());
-    // What `include!` reads cannot start with an inner doc; a plain comment says it there.
+    // A file for `include!` cannot start with an inner doc comment, so it starts with a plain comment.
     let included = file.path.contains("/tests/cases/") && first.starts_with("// ");
     if !doc && !included {
         say(0, "no leading `//!`; state in the first line what this file does or holds".into());

@@ -1,7 +1,7 @@
 //! Splits a Rust file into code and comments, and marks the lines that only tests use.
 //!
-//! Not a parser: it knows strings, comments, character literals and braces, and that is enough to
-//! measure functions and to search for words without being fooled by text.
+//! This is not a parser. It knows strings, comments, character literals and braces, which is enough to measure
+//! functions and to search for words without being fooled by text.
 
 /// One Rust file, split so that every rule can search the part it means.
 pub(crate) struct Source {
@@ -119,7 +119,8 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_name)
 }
 
-/// `test`, `cfg(test)` and `cfg(all(test, loom))` are; `cfg(not(test))` and `derive(Test)` are not.
+/// Returns true for `test`, `cfg(test)` and `cfg(all(test, loom))`, and false for `cfg(not(test))` and
+/// `derive(Test)`.
 fn is_test_attribute(attribute: &str) -> bool {
     let attribute: String = attribute.split_whitespace().collect();
     let Some(condition) = attribute.strip_prefix("cfg(") else { return attribute == "test" };
@@ -142,7 +143,7 @@ fn item_end(code: &str, from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// The bracket that closes the one at `open`.
+/// Returns the bracket that closes the bracket at `open`.
 fn matching(code: &str, open: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate().skip(open) {
@@ -189,7 +190,7 @@ fn token(rest: &str) -> (usize, Part) {
     if rest.starts_with("/*") {
         return (block_comment(rest), Part::Comment);
     }
-    // No name can end here and a string begin: since edition 2021 such prefixes are reserved.
+    // A name cannot end here before a string, because such prefixes are reserved since edition 2021.
     if let Some(len) = raw_string(rest) {
         return (len, Part::Literal);
     }

@@ -1,4 +1,4 @@
-//! actix-web: a worker for each core, `web::block` for what blocks.
+//! actix-web: a worker for each core, `web::block` for blocking calls.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
         .workers(workers)
         .worker_max_blocking_threads(routes::BLOCKING_THREADS)
         .tcp_nodelay(true)
-        // Each of the three would be a timer of every connection, or of every request.
+        // Each of the three would set a timer for every connection, or for every request.
         .keep_alive(KeepAlive::Os)
         .client_request_timeout(Duration::ZERO)
         .client_disconnect_timeout(Duration::ZERO)

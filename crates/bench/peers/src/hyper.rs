@@ -1,4 +1,4 @@
-//! hyper by itself: no router, one task a connection, `spawn_blocking` for what blocks.
+//! hyper alone: no router, one task for each connection, `spawn_blocking` for blocking calls.
 
 use std::convert::Infallible;
 
@@ -29,7 +29,7 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
     })?
 }
 
-/// What is there at once, or what the client is still sending.
+/// A body that is available at once, or that the client is still sending.
 type Answer = Response<Either<Full<Bytes>, Incoming>>;
 
 async fn answer(request: Request<Incoming>) -> Result<Answer, Infallible> {

@@ -1,5 +1,5 @@
-//! may_minihttp: a worker for each core; a coroutine a connection. It has no way to move a blocking call elsewhere, so
-//! /slow blocks the worker.
+//! may_minihttp: a worker for each core, a coroutine for each connection. It has no way to move a blocking call
+//! elsewhere, so /slow blocks the worker.
 
 use std::io::{self, Read};
 use std::net::Ipv4Addr;

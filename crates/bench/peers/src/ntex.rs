@@ -1,4 +1,4 @@
-//! ntex on its own runtime: a worker for each core, `spawn_blocking` for what blocks.
+//! ntex on its own runtime: a worker for each core, `spawn_blocking` for blocking calls.
 
 use std::net::Ipv4Addr;
 
@@ -29,7 +29,7 @@ async fn run(port: u16, workers: usize) -> std::io::Result<()> {
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
-    // Each would be a timer of every connection.
+    // Each would set a timer for every connection.
     let kept = HttpServiceConfig::new().set_keepalive(KeepAlive::Os).set_client_timeout(Seconds::ZERO);
     let server = web::server(app).config(SharedCfg::new("http").add(kept));
     let server = server.workers(workers).backlog(4096).maxconn(100_000);

@@ -1,4 +1,4 @@
-//! The answers of all servers: the same bytes on the same routes: /health, /json, /echo, /slow, /wait.
+//! The responses of all servers. They send the same bytes on the same routes: /health, /json, /echo, /slow, /wait.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use serde::Serialize;
 pub const HEALTH: &str = "OK";
 pub const TEXT: &str = "text/plain; charset=utf-8";
 pub const JSON: &str = "application/json";
-/// Threads for calls that block: as many as weft and the floor may have.
+/// Number of threads for blocking calls, the same as for weft and the floor.
 pub const BLOCKING_THREADS: usize = 512;
-/// The largest body that /echo takes.
+/// The largest body that /echo accepts.
 pub const ECHO_BYTES_MAX: usize = 16 << 20;
-/// A body that is longer goes back while it comes, as with weft, where a peer can do so and is the better for it.
+/// A longer body is sent back while it arrives, as with weft, if a peer can do so and profits from it.
 pub const GATHERED_BYTES_MAX: usize = 64 << 10;
 
-/// The length of a body that does, by its `Content-Length`.
+/// Returns the length of such a body, from its `Content-Length`.
 pub fn goes_through<V: AsRef<[u8]>>(length: Option<V>) -> Option<u64> {
     let length: u64 = str::from_utf8(length?.as_ref()).ok()?.parse().ok()?;
     (length > GATHERED_BYTES_MAX as u64).then_some(length)
 }
 
-/// Serialized for each request.
+/// The body of /json, serialized for each request.
 #[derive(Serialize)]
 pub struct Message {
     pub message: &'static str,
@@ -38,7 +38,7 @@ pub fn time(query: Option<&str>) -> Duration {
     time.unwrap_or(Duration::from_millis(1))
 }
 
-/// What /slow does: block the thread.
+/// Blocks the thread, for /slow.
 pub fn block(time: Duration) -> &'static str {
     std::thread::sleep(time);
     "blocked\n"

@@ -1,4 +1,4 @@
-//! tiny_http: as many threads take requests as may block at once; its own threads read the connections.
+//! tiny_http: one thread for each call that may block takes requests, and its own threads read the connections.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub fn serve(port: u16, _: usize) -> Result<(), Box<dyn std::error::Error + Send
         for _ in 0..routes::BLOCKING_THREADS {
             scope.spawn(|| {
                 while let Ok(request) = server.recv() {
-                    // A client that has gone is not the concern of the server.
+                    // A disconnected client is no error of the server.
                     let _ = answer(request, &json);
                 }
             });
@@ -34,7 +34,7 @@ fn answer(mut request: Request, json: &Header) -> std::io::Result<()> {
         "/echo" => {
             let mut body = Vec::with_capacity(request.body_length().unwrap_or(0).min(routes::ECHO_BYTES_MAX));
             request.as_reader().read_to_end(&mut body)?;
-            // Else it answers large bodies in chunks.
+            // Otherwise it sends large bodies in chunks.
             Response::from_data(body).with_chunked_threshold(usize::MAX)
         }
         _ => Response::from_string("").with_status_code(404),

@@ -1,5 +1,5 @@
-//! The runtime of the servers on tokio. With one core: one thread, which is the cheaper runtime. With more
-//! on a thread for each.
+//! The runtime of the servers on tokio. With one core, it uses one thread, which is the cheaper runtime. With more
+//! cores, it uses a thread for each.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use crate::routes::BLOCKING_THREADS;
 
 pub fn run<F: Future>(workers: usize, future: F) -> io::Result<F::Output> {
     let mut builder = if workers == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    // Of no effect on the one thread.
+    // No effect with one thread.
     builder.worker_threads(workers);
     let runtime = builder.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
     Ok(runtime.block_on(future))

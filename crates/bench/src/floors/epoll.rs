@@ -157,7 +157,7 @@ fn send_answers(socket: &OwnedFd, answers: &[u8], answer_bytes: usize, mut heads
     true
 }
 
-/// Heads that end in `input`; `matched` carries an end that is split between two reads.
+/// Counts the heads that end in `input`. `matched` holds the state of an end that is split between two reads.
 fn count_heads(input: &[u8], matched: &mut u8) -> usize {
     const END: &[u8] = b"\r\n\r\n";
     let mut rest = input;

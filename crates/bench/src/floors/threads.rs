@@ -12,7 +12,7 @@ use super::FloorArgs;
 use crate::failure::Result;
 
 const READ_BYTES: usize = 4096;
-/// The least that holds the read buffer with room to spare; small stacks are reused by the C library.
+/// The smallest size that holds the read buffer with some reserve. The C library reuses small stacks.
 const STACK_BYTES: usize = 64 * 1024;
 /// Pause after an accept that failed: there are no descriptors, or no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

@@ -61,7 +61,7 @@ pub(super) struct Connection {
     is_last: bool,
     /// Answers still to come.
     awaited: u32,
-    /// All is answered; only the server's end is missing.
+    /// Everything is answered, and the end of the server is awaited.
     ending: bool,
     since: Instant,
 }
@@ -124,7 +124,7 @@ impl Connection {
         sent.map(drop)
     }
 
-    /// Sends the next lot; whether all of it went out.
+    /// Sends the next batch. Returns whether all of it was sent.
     fn ask(&mut self, socket: BorrowedFd<'_>, asking: &Asking, since: Instant) -> io::Result<bool> {
         self.lots += 1;
         self.is_last = self.lots == asking.lots_max;
@@ -134,7 +134,7 @@ impl Connection {
         self.send(socket, asking)
     }
 
-    /// Sends what is left of the requests; whether that was all.
+    /// Sends the rest of the requests. Returns whether all of it was sent.
     fn send(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<bool> {
         let lot = asking.lot(self.is_last);
         while self.sent < lot.len() {

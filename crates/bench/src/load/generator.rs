@@ -47,8 +47,8 @@ impl Generator {
         Generator::expecting(port, groups, &[], false)
     }
 
-    /// As [`Generator::open`]; compares each body with what is `expected` of its group, and leaves it to
-    /// [`Generator::drive_at`] to ask if `paced`.
+    /// Opens connections like [`Generator::open`]. Compares each body with the `expected` body of its group. If
+    /// `paced`, only [`Generator::drive_at`] sends requests.
     pub(crate) fn expecting(port: u16, groups: &[Group], expected: &[&[u8]], paced: bool) -> Result<Self> {
         let now = Instant::now();
         let mut generator = Generator {

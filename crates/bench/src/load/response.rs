@@ -9,7 +9,7 @@ use memchr::memchr;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// More fields than any server here sends.
 const FIELDS_MAX: usize = 64;
-/// 16 digits fill a 64-bit size; the rest is room for chunk extensions.
+/// 16 digits fill a 64-bit size. The rest is space for chunk extensions.
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
 
 /// A response that has been received to its end.

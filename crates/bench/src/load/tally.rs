@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::response::Answer;
 use crate::failure::{Failure, Result};
 
-/// Highest latency kept apart, in nanoseconds; what is slower counts as this.
+/// Highest latency that is counted exactly, in nanoseconds. Higher ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -36,13 +36,14 @@ impl Tally {
         Ok(Tally { ok, non_2xx, wrong, socket_errors, timeouts, unanswered, elapsed, latency_ns })
     }
 
-    /// Answers are of the time that begins now; connections that broke before it were not counted yet.
+    /// Counts responses from now on. Connections that broke before now count, too, because they were not reported
+    /// yet.
     pub(crate) fn begin(&mut self) {
         self.latency_ns.reset();
         (self.ok, self.non_2xx, self.wrong, self.unanswered) = (0, 0, 0, 0);
     }
 
-    /// Hands over what was counted in so long; from here on connections that break are others.
+    /// Returns the counts of that time. From here on, broken connections count for the next time.
     pub(crate) fn take(&mut self, elapsed: Duration) -> Tally {
         let taken = Tally { elapsed, ..self.clone() };
         (self.socket_errors, self.timeouts) = (0, 0);

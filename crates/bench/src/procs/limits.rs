@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{Failure, Result};
 
-/// Raises this process's limit of open files to the hard limit, for its children too; returns it.
+/// Raises this process's limit of open files to the hard limit, also for its children. Returns the limit.
 pub fn raise_files() -> Result<u64> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })

@@ -51,7 +51,7 @@ impl Cores {
         self.server.cores().chain(load)
     }
 
-    /// Checks that all exist; cores for both are allowed, and noted.
+    /// Checks that all cores exist. Prints a note if server and load share cores.
     pub fn check(self) -> Result<()> {
         let allowed = sched_getaffinity(None)?;
         for core in self.all() {

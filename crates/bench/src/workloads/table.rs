@@ -35,8 +35,8 @@ pub(super) fn quick() -> Vec<Workload> {
     table
 }
 
-/// The columns of the servers that Weftwork replaces (handler none, 0 ms, 1 ms; kept or closed; 10, 100, 400 connections), and the
-/// ones that they left out.
+/// The columns of the servers that Weftwork replaces, and the columns that they left out. A column has no handler or
+/// one of 0 or 1 ms, kept or closed connections, and 10, 100 or 400 of them.
 pub(super) fn grid() -> Vec<Workload> {
     let mut table = Vec::new();
     for connections in [10, 64, 100, 400, 512, 2000] {

@@ -5,9 +5,10 @@
 //! It is set for the first file, and reset by the next read that waits. On other systems, sockets never block, and such
 //! a read calls `poll(2)` first.
 //!
-//! The operations of each request are inlined into the loops, together with the system call. On Zen 4, the first return
-//! after a system call costs 0.3 us, if its frame was entered before the call. The processor's stack of return
-//! addresses then belongs to the kernel. A keep-alive request had two of those returns (docs/performance.md).
+//! The operations of each request are inlined into the loops, together with the system call. On Zen 4, the first
+//! return after a system call costs 0.3 us, if its frame was entered before the call. The processor's stack of return
+//! addresses then belongs to the kernel. A keep-alive request had two of those returns, which cost 0.66 us
+//! (docs/performance.md, "Returns after system calls").
 
 use std::fmt;
 use std::fs::File;
@@ -181,8 +182,8 @@ impl Stream {
         self.copy_file(file, offset, count)
     }
 
-    /// Not inlined, because every write would reserve stack for these bytes. A keep-alive request then took 8 % more
-    /// CPU.
+    /// Not inlined, because every write would reserve stack for these bytes. With that, a keep-alive request took 8 %
+    /// more CPU.
     #[inline(never)]
     fn copy_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         use std::os::unix::fs::FileExt;
@@ -194,10 +195,10 @@ impl Stream {
         Ok(sent)
     }
 
-    /// Lets only full segments leave until [`uncork`](Stream::uncork). The kernel keeps the last bytes until 200 ms or
-    /// more after all earlier bytes have arrived (tcp(7), `TCP_CORK`). Without the option, each part of a long response
-    /// ends in a short segment. `MSG_MORE` does not help, because the next acknowledgement pushes that segment out. A
-    /// streamed MiB in parts of 128 KiB took 25 segments instead of 17.
+    /// Lets only full segments leave until [`uncork`](Stream::uncork). The kernel keeps the last bytes until 200 ms
+    /// or more after all earlier bytes have arrived (tcp(7), `TCP_CORK`). Without the option, each part of a long
+    /// response ends in a short segment. `MSG_MORE` does not help, because the next acknowledgement pushes that
+    /// segment out. Without it, a streamed MiB in parts of 128 KiB took 25 segments instead of 17.
     pub(crate) fn cork(&mut self) {
         if let Stream::Socket(socket) = self
             && socket.cork == Cork::Out
@@ -373,8 +374,8 @@ impl Socket {
     }
 }
 
-/// Maximum number of bytes per call, so that a slow disk or a fast peer does not hold a loop. With an eighth of it, a
-/// file of 1 MiB took 8 % more CPU.
+/// Maximum number of bytes per call, so that a slow disk or a fast peer does not hold a loop. With 256 KiB, a file of
+/// 1 MiB took 8 % more CPU.
 #[cfg(target_os = "linux")]
 const FILE_BYTES_A_CALL: usize = 2 << 20;
 

@@ -2,10 +2,10 @@
 
 use crate::grammar::{elements, trim};
 
-/// How much a client that sent these Accept-Encoding lines wants `coding`, in thousandths: 0 is not at all
-/// (RFC 9110 §12.5.3). Without a line only `identity` is sure to be understood.
+/// Returns the weight of `coding` in a client's Accept-Encoding lines, in thousandths. 0 means not acceptable (RFC
+/// 9110 §12.5.3). Without a line, only `identity` is sure to be understood.
 ///
-/// `identity` that is not named is worth 1: anything that is named is wanted more.
+/// If `identity` is not named, its weight is 1, so that every named coding is preferred.
 ///
 /// ```
 /// use weftwork_wire::fields::quality;
@@ -20,7 +20,7 @@ pub fn quality(lines: &[&[u8]], coding: &str) -> u16 {
     for element in lines.iter().flat_map(|line| elements(line)) {
         let mut parts = element.split(|&byte| byte == b';').map(trim);
         let name = parts.next().unwrap_or_default();
-        // What is not a weight makes the element one that nobody can read, and so nothing to rely on.
+        // An invalid weight makes the whole element unreadable, and so unreliable.
         let weight = parts.next().map_or(1000, |weight| permille(weight).unwrap_or(0));
         if is_named(name, coding) {
             return weight;
@@ -35,8 +35,8 @@ pub fn quality(lines: &[&[u8]], coding: &str) -> u16 {
     }
 }
 
-/// Whether a client that sent these Accept lines names `media_type`, with whatever parameters and not with a weight of 0
-/// (RFC 9110 §12.5.1). A range with `*` names none: browsers name what they show, programs often take `*/*`.
+/// Returns whether a client's Accept lines name `media_type`, with any parameters and a weight above 0 (RFC 9110
+/// §12.5.1). A range with `*` does not count: browsers name what they show, and programs often send `*/*`.
 ///
 /// ```
 /// use weftwork_wire::fields::names_media_type;
@@ -53,10 +53,10 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
     })
 }
 
-/// Returns the weight of `media_type` in a client's Accept lines, in thousandths. 0: not acceptable. The most precise range that
-/// matches counts (RFC 9110 §12.5.1). If no range without parameters matches, a range with parameters counts as one without.
-/// Parameters of `media_type` are ignored. Without any range, everything is acceptable. An invalid weight, such as `q=.2`, is
-/// the lowest: 1.
+/// Returns the weight of `media_type` in a client's Accept lines, in thousandths. 0 means not acceptable. The most
+/// precise range that matches counts (RFC 9110 §12.5.1). If no range without parameters matches, a range with
+/// parameters counts as one without. Parameters of `media_type` are ignored. Without any range, everything is
+/// acceptable. An invalid weight, such as `q=.2`, is the lowest: 1.
 ///
 /// ```
 /// use weftwork_wire::fields::media_type_quality;
@@ -79,18 +79,19 @@ pub fn media_type_quality(lines: &[&[u8]], media_type: &str) -> u16 {
         let (mut weight, mut is_plain) = (1000, true);
         for parameter in parts {
             match parameter {
-                // Older clients send `q=.2`. What they name they do take, and a server may pass over the field (RFC 9110 §12.5.1).
+                // Older clients send `q=.2`. They accept what they name, and a server may ignore the field (RFC 9110
+                // §12.5.1).
                 [b'q' | b'Q', b'=', ..] => weight = permille(parameter).unwrap_or(1),
                 _ => is_plain = false,
             }
         }
         Some(((precision, is_plain), weight))
     });
-    // Of equals the first one: `max_by_key` takes the last.
+    // The first of equals counts, and `max_by_key` returns the last.
     fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map_or(0, |(_, weight)| weight)
 }
 
-/// How much of it a range says; nothing where it is not in it.
+/// Returns how precisely a range names the media type, and None if the range does not contain it.
 fn precision(range: &[u8], media_type: &[u8]) -> Option<u8> {
     let kind = media_type.split(|&byte| byte == b'/').next().unwrap_or_default();
     match range {

@@ -18,13 +18,13 @@ pub struct Conditions<'a> {
     range: Single<'a>,
 }
 
-/// A field that has one value, or none that means anything.
+/// A field that has one meaningful value, or none.
 #[derive(Clone, Copy, Debug, Default)]
 enum Single<'a> {
     #[default]
     Missing,
     Given(&'a [u8]),
-    /// Two lines contradict each other or repeat each other; nobody can say which.
+    /// Two lines, which contradict or repeat each other.
     Twice,
 }
 
@@ -33,18 +33,18 @@ enum Single<'a> {
 pub struct Validators<'a> {
     /// Its entity tag.
     pub tag: Option<EntityTag<'a>>,
-    /// When it last changed. With a weak tag, this is taken for weak as well (RFC 9110 §8.8.2.2).
+    /// When the representation last changed. With a weak tag, this date counts as weak, too (RFC 9110 §8.8.2.2).
     pub modified: Option<SystemTime>,
 }
 
 /// Result of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Answer as if there were none.
+    /// Answer as without conditions.
     Holds,
-    /// The client has what it asks for: 304.
+    /// The client already has the representation: 304.
     NotModified,
-    /// It is not what the client thinks it is: 412.
+    /// The representation is not the one that the client expects: 412.
     Failed,
 }
 
@@ -65,12 +65,12 @@ impl<'a> Single<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Picks them from the fields of a request; the case of names does not matter.
+    /// Collects these fields from the fields of a request. The case of names does not matter.
     pub fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Conditions<'a> {
         let mut conditions = Conditions::default();
         for (name, value) in fields {
             let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
-            // By length first: most fields are not among these.
+            // The length is compared first, because most fields are others.
             match name.len() {
                 5 if is("range") => conditions.range.note(value),
                 8 if is("if-match") => conditions.if_match.push(value),
@@ -84,7 +84,7 @@ impl<'a> Conditions<'a> {
         conditions
     }
 
-    /// Steps 1 to 4 of RFC 9110 §13.2.2, for a representation that exists. `reads`: the method is GET or HEAD.
+    /// Evaluates steps 1 to 4 of RFC 9110 §13.2.2 for a representation that exists. `reads` is true for GET and HEAD.
     pub fn precondition(&self, reads: bool, current: &Validators<'_>) -> Precondition {
         if !self.if_match.is_empty() {
             let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_strongly(tag));
@@ -98,7 +98,7 @@ impl<'a> Conditions<'a> {
         }
         if !self.if_none_match.is_empty() {
             let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_weakly(tag));
-            // A `*` beside others is invalid (RFC 9110 §13.1.2), but its sender wanted nothing overwritten.
+            // A `*` in a list is invalid (RFC 9110 §13.1.2), but its sender wanted nothing overwritten.
             let is_named =
                 names(&self.if_none_match, same) || self.if_none_match.iter().any(|line| has_star(line));
             return match (is_named, reads) {
@@ -116,7 +116,7 @@ impl<'a> Conditions<'a> {
         Precondition::Holds
     }
 
-    /// Step 5, for GET: which part of `length` bytes is asked for, and may be sent alone.
+    /// Evaluates step 5 for GET: returns the parts of `length` bytes that were requested and may be sent alone.
     pub fn ranges(&self, current: &Validators<'_>, length: u64) -> Ranges {
         match (self.range.value(), self.if_range) {
             (Some(range), Single::Missing) => ranges(range, length),
@@ -126,7 +126,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Whether a list names any tag that is `same`; `*` names all (RFC 9110 §13.1.1, §13.1.2).
+/// Returns whether a list names a tag that is `same`. `*` names all tags (RFC 9110 §13.1.1, §13.1.2).
 fn names(lines: &[&[u8]], same: impl Fn(&EntityTag<'_>) -> bool) -> bool {
     match lines {
         [line] if trim(line) == b"*" => true,
@@ -134,8 +134,9 @@ fn names(lines: &[&[u8]], same: impl Fn(&EntityTag<'_>) -> bool) -> bool {
     }
 }
 
-/// RFC 9110 §13.1.5: a tag is compared strongly, and a date has to be the same one. Whether it is a strong validator
-/// (§8.8.2.2: no second change within its second) is not known here: it is taken for one unless the tag is weak.
+/// Evaluates If-Range (RFC 9110 §13.1.5). A tag is compared strongly, and a date must be equal. A date is a strong
+/// validator if nothing changed twice in its second (§8.8.2.2). The codec cannot know that, so a date counts as
+/// strong unless the tag is weak.
 fn is_current(state: &[u8], current: &Validators<'_>) -> bool {
     if let Some(tag) = EntityTag::parse(state) {
         return current.tag.is_some_and(|own| own.is_strongly(&tag));
@@ -145,7 +146,7 @@ fn is_current(state: &[u8], current: &Validators<'_>) -> bool {
     strong && modified.is_some() && modified == date(state)
 }
 
-/// Dates of HTTP have no fractions. A time before 1970 has no such date.
+/// Dates of HTTP have no fractions of a second. A time before 1970 has no HTTP date.
 fn whole_second(at: SystemTime) -> SystemTime {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())

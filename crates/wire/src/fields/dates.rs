@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-/// The time that an `HTTP-date` names, in any of its three forms (RFC 9110 §5.6.7). None for what is no date,
-/// for one that does not exist, and for one before 1970 or after 9999.
+/// Returns the time of an `HTTP-date`, in any of its three forms (RFC 9110 §5.6.7). Returns None for an invalid date,
+/// for a date that does not exist, and for a date before 1970 or after 9999.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -13,13 +13,14 @@ use std::time::SystemTime;
 /// assert_eq!(date(b"yesterday"), None);
 /// ```
 pub fn date(value: &[u8]) -> Option<SystemTime> {
-    // What is around it may be optional white space (§5.6.3); the library takes any, line ends among it.
+    // Only optional white space may surround the date (§5.6.3). The library accepts any white space, line ends
+    // included.
     let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_plain {
         return None;
     }
     let parsed = httpdate::parse_http_date(text).ok();
-    // A leap second, which the time of the system does not have: it stands still for it.
+    // The system time has no leap seconds, and stands still during them.
     parsed.or_else(|| httpdate::parse_http_date(&text.replacen(":60 ", ":59 ", 1)).ok())
 }

@@ -2,11 +2,11 @@
 
 use crate::grammar::{decimal, elements};
 
-/// A request for more ranges than this is answered with the whole: 16, of which players and readers of
-/// documents use two or three. Asking for thousands was an attack (CVE-2011-3192).
+/// Maximum number of ranges. A request for more gets the whole. Players and document readers use two or three ranges.
+/// Thousands of ranges were an attack (CVE-2011-3192).
 pub const RANGES_MAX: usize = 16;
 
-/// Ranges as near as this are sent as one: the lines around a part take about as much.
+/// Ranges with at most this gap are sent as one, because the lines around a part take about as many bytes.
 const GAP_BYTES_MAX: u64 = 128;
 
 /// Bytes from `first` to `last`, both included, as `Content-Range` writes them.
@@ -14,23 +14,23 @@ const GAP_BYTES_MAX: u64 = 128;
 pub struct ByteRange {
     /// The first byte, counted from 0.
     pub first: u64,
-    /// The last byte; never before the first.
+    /// The last byte. It is never before the first.
     pub last: u64,
 }
 
 /// Part of the representation to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// All of it, with 200: nothing was asked that can be read, or too much.
+    /// The whole, with 200. The field could not be read, or requests too many ranges.
     Whole,
-    /// Nothing, with 416: all that was asked for lies behind the end.
+    /// Nothing, with 416. All requested ranges are after the end.
     Unsatisfiable,
-    /// These parts, with 206, in the order they were asked for. There is at least one; no two touch.
+    /// These parts, with 206, in the requested order. There is at least one part, and no two parts touch.
     Parts(Vec<ByteRange>),
 }
 
 impl ByteRange {
-    /// How many bytes these are: one at least.
+    /// Returns the number of bytes, which is at least one.
     pub fn count(self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }
@@ -47,9 +47,9 @@ impl ByteRange {
 
 /// Reads the value of a Range field (RFC 9110 §14.2) for a representation of `length` bytes.
 ///
-/// Ranges that overlap or nearly touch become one, at the place of the first: so parts never add up to more
-/// than the whole. Of an empty representation there are no parts, and asking for some is no error: some
-/// clients send a range with every request, to bound the answer.
+/// Ranges that overlap or nearly touch become one, at the position of the first. So the parts never add up to more
+/// than the whole. An empty representation has no parts, and a range of it is not an error. Some clients send a range
+/// with every request, to bound the response.
 ///
 /// ```
 /// use weftwork_wire::fields::{ByteRange, Ranges, ranges};
@@ -78,13 +78,14 @@ pub fn ranges(value: &[u8], length: u64) -> Ranges {
     }
 }
 
-/// What is behind `bytes=`. Names of units have no case (RFC 9110 §14.1).
+/// Returns the text after `bytes=`. Names of units are case-insensitive (RFC 9110 §14.1).
 fn byte_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
 }
 
-/// RFC 9110 §14.1.2: `first-`, `first-last` or `-suffix`. None: neither of them. Some(None): behind the end.
+/// RFC 9110 §14.1.2: `first-`, `first-last` or `-suffix`. Returns None for any other form, and Some(None) for a range
+/// after the end.
 fn one(spec: &[u8], length: u64) -> Option<Option<ByteRange>> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -100,7 +101,7 @@ fn one(spec: &[u8], length: u64) -> Option<Option<ByteRange>> {
     Some((first < length).then(|| ByteRange { first, last: last.min(length - 1) }))
 }
 
-/// A position; one that does not fit is behind every end.
+/// Reads a position. A number that does not fit is after every end.
 fn number(digits: &[u8]) -> Option<u64> {
     match decimal(digits) {
         Ok(value) => Some(value),
@@ -109,7 +110,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     }
 }
 
-/// Joins what `range` is near to, which may bring it near to others.
+/// Joins `range` with its neighbours, which may bring it near to other ranges.
 fn add(parts: &mut Vec<ByteRange>, mut range: ByteRange) {
     let mut index = parts.len();
     while let Some(at) = parts.iter().position(|part| part.is_near(range)) {

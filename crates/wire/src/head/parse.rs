@@ -1,14 +1,13 @@
 //! Checks a head and splits it into its parts.
 //!
-//! One pass, by our own hand: lines are split, checked, recognised and noted as they are met; only a Host line
-//! that is not plain is looked at twice. `httparse` did it before, between a search for the end of the head and
-//! checks of all that it leaves unchecked: target, Host, framing. Reading the head of `wrk` took 1,610
-//! instructions then and 390 after, that of a browser (12 fields, 640 bytes) 6,640 and 3,650. The counts of today, of
-//! the whole step with framing and limits, are in `crates/bench/instructions.json`. After a system call has cooled the
-//! caches it is their number that counts.
+//! One pass splits, checks, recognises and notes each line. Only a Host line that is not plain is read twice. Before,
+//! `httparse` did this between a search for the end of the head and checks of what it leaves unchecked: target, Host,
+//! framing. The head of `wrk` took 1,610 instructions then and 390 after, and the head of a browser (12 fields, 640
+//! bytes) 6,640 and 3,650. Today's counts of the whole step, with framing and limits, are in
+//! `crates/bench/instructions.json`. After a system call the caches are cold, so the number of instructions counts.
 //!
-//! A differential test and the fuzz targets hold this parser to `httparse`: what is accepted here is accepted
-//! there, with the same parts.
+//! A differential test and the fuzz targets compare this parser with `httparse`. A head that is accepted here is
+//! accepted there, with the same parts.
 
 use http::Method;
 
@@ -23,8 +22,8 @@ const CRLF: &[u8] = b"\r\n";
 const VERSION_10: &[u8] = b" HTTP/1.0\r\n";
 const VERSION_11: &[u8] = b" HTTP/1.1\r\n";
 
-/// Parses the head at the start of `bytes`, whose request line starts at `start`, and says where it ends. A
-/// fault is to be believed only if the head is complete and all its lines end in CRLF.
+/// Parses the head at the start of `bytes`, whose request line starts at `start`, and returns where it ends. A fault
+/// is valid only if the head is complete and all its lines end in CRLF.
 pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head) -> Result<usize, Fault> {
     let mut at = request_line(bytes, start, head)?;
     if at - start - CRLF.len() > limits.request_line_bytes_max as usize {
@@ -48,10 +47,10 @@ pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head
     Ok(at)
 }
 
-/// Reads the field lines from `at` on, and says where they end. `host`: that of a plain line before them.
+/// Reads the field lines from `at` on, and returns where they end. `host` is the host of a plain line before them.
 ///
-/// Apart from the request line: together they need more registers than there are, and pay for it in every
-/// line. A head that has a plain Host line and nothing else never comes here.
+/// This is not in one function with the request line, because both together need more registers than there are, at a
+/// cost for every line. A head with only a plain Host line does not need this function.
 #[inline(never)]
 fn fields(
     bytes: &[u8],
@@ -85,7 +84,7 @@ fn fields(
     Ok(at)
 }
 
-/// Notes what the fields say together.
+/// Notes what follows from all fields together.
 #[inline(always)]
 fn conclude(head: &mut Head, host: Option<Span>, seen: &Seen) -> Result<(), Fault> {
     head.authority = head.authority.or(host);
@@ -97,7 +96,7 @@ fn conclude(head: &mut Head, host: Option<Span>, seen: &Seen) -> Result<(), Faul
     Ok(())
 }
 
-/// Splits the request line that starts at `start` (RFC 9112 §3), and says where the next line starts.
+/// Splits the request line that starts at `start` (RFC 9112 §3), and returns where the next line starts.
 #[inline]
 fn request_line(bytes: &[u8], start: usize, head: &mut Head) -> Result<usize, Fault> {
     let line = &bytes[start..];
@@ -108,21 +107,21 @@ fn request_line(bytes: &[u8], start: usize, head: &mut Head) -> Result<usize, Fa
         Ok(end) => end,
         Err(fault) => return Err(request_line_fault(line, fault)),
     };
-    // Comparisons, no patterns: those go byte by byte.
+    // Comparisons are used, because patterns compare byte by byte.
     let rest = &bytes[end..];
     head.version = if rest.starts_with(VERSION_11) {
         Version::Http11
     } else if rest.starts_with(VERSION_10) {
         Version::Http10
     } else {
-        // The target was read up to a byte that may not be in it.
+        // The target was read up to a byte that a target must not contain.
         return Err(request_line_fault(line, Fault::TargetByteNotAllowed));
     };
     Ok(end + VERSION_11.len())
 }
 
-/// Notes the method at the start of `line`, and says how long it is; a space stands behind it. Most are GET,
-/// like the last one: a comparison costs less than to drop and move what may own memory.
+/// Notes the method at the start of `line`, and returns its length. A space follows the method. Most methods are GET,
+/// like the last one. A comparison costs less than dropping and moving a value that may own memory.
 #[inline]
 fn method(line: &[u8], head: &mut Head) -> Option<usize> {
     if line.starts_with(b"GET ") {
@@ -142,7 +141,7 @@ fn method(line: &[u8], head: &mut Head) -> Option<usize> {
 /// The Host fields: RFC 9112 §3.2.
 struct Hosts {
     first: Option<Span>,
-    /// The first one was checked when it was read.
+    /// The first field was checked when it was read.
     is_valid: bool,
     is_repeated: bool,
 }
@@ -154,9 +153,9 @@ impl Hosts {
         self.first.get_or_insert(value);
     }
 
-    /// Exactly one in HTTP/1.1, at most one in HTTP/1.0. It may be empty only where the target has no
-    /// authority to name (RFC 9112 §3.3 lets us refuse the others), or names its own, which counts instead
-    /// (RFC 9112 §3.2.2).
+    /// HTTP/1.1 needs exactly one Host field, HTTP/1.0 at most one. The field may be empty in two cases: the target
+    /// has no authority to name (RFC 9112 §3.3 lets us refuse the others), or it names its own authority, which
+    /// counts instead (RFC 9112 §3.2.2).
     #[inline]
     fn conclude(&self, bytes: &[u8], head: &Head) -> Result<Option<Span>, Fault> {
         let Some(host) = self.first else {
@@ -177,8 +176,8 @@ impl Hosts {
     }
 }
 
-/// Which rule the request line at the start of `head` broke: that of the line's form (RFC 9112 §3), if it
-/// broke one, else `fault`.
+/// Returns the rule that the request line at the start of `head` broke: the rule of the line's form (RFC 9112 §3) if
+/// it broke one, otherwise `fault`.
 #[cold]
 #[inline(never)]
 fn request_line_fault(head: &[u8], fault: Fault) -> Fault {
@@ -202,10 +201,10 @@ fn request_line_fault(head: &[u8], fault: Fault) -> Fault {
     }
 }
 
-/// Splits the field line that starts at `at` in `bytes` (RFC 9112 §5), and says where the next line starts.
-/// None: the line is not whole, or breaks a rule; see [`line_fault`].
+/// Splits the field line that starts at `at` in `bytes` (RFC 9112 §5), and returns where the next line starts.
+/// Returns None if the line is not complete, or breaks a rule: see [`line_fault`].
 ///
-/// One pass finds the end of the line and checks the value: no byte that ends the one may stand in the other.
+/// One pass finds the end of the line and checks the value, because a value must not contain a byte that ends a line.
 #[inline]
 pub(crate) fn field_line(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     let line = bytes.get(at..)?;
@@ -236,10 +235,10 @@ fn span(start: usize, len: usize) -> Span {
     Span { start: start as u32, len: len as u32 }
 }
 
-/// Reads the field line at `at` and its value, if it is a Host line of the plainest form: a name or an IPv4
-/// address, perhaps a port, no white space but one space. That is how nearly all requests start (RFC 9110 §7.2
-/// wants Host first); split and checked in one look, it saves a quarter of the instructions of a short head.
-/// None: it has to be read as any other.
+/// Reads the field line at `at` and its value, if it is a Host line of the simplest form: a name or an IPv4 address,
+/// perhaps a port, and no white space except one space. Nearly all requests start with such a line (RFC 9110 §7.2
+/// wants Host first). To split and check it in one step saves a quarter of the instructions of a short head. Returns
+/// None for a line that must be read as any other.
 #[inline]
 fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     let len = plain_host_len(bytes.get(at..)?)?;
@@ -247,9 +246,9 @@ fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     Some((Field { name: span(at, b"Host".len()), value: span(value, len) }, value + len + b"\r\n".len()))
 }
 
-/// Reads the field line at `at` if it is byte for byte one of the two that nearly all Connection lines are, and says
-/// whether it asks to close. With a plain answer, which is written at once too, 1,495 instructions became 776. None: it
-/// has to be read as any other.
+/// Reads the field line at `at` if it is byte for byte one of the two that nearly all Connection lines are, and
+/// returns whether it asks to close. With a plain response, which is written at once, too, 1,495 instructions became
+/// 776. Returns None for a line that must be read as any other.
 #[inline]
 fn plain_connection(bytes: &[u8], at: usize) -> Option<(Field, usize, bool)> {
     let (close, keep_alive) = (b"close\r\n", b"keep-alive\r\n");
@@ -264,14 +263,13 @@ fn plain_connection(bytes: &[u8], at: usize) -> Option<(Field, usize, bool)> {
     Some((field, next, closes))
 }
 
-/// The last port, in as many digits as any plain one has at most: of that many, the order of the texts is that of the
-/// numbers.
+/// The last port, with the maximum number of digits. Texts of that length have the order of their numbers.
 const LAST_PORT: &[u8; 5] = b"65535";
 
 /// Length of the value.
 #[inline]
 fn plain_host_len(line: &[u8]) -> Option<usize> {
-    // As one word: byte by byte it takes twenty instructions more.
+    // One word is compared, because single bytes take twenty more instructions.
     const HOST: u32 = u32::from_le_bytes(*b"host");
     let (name, rest) = line.split_first_chunk()?;
     if u32::from_le_bytes(*name) | 0x2020_2020 != HOST {
@@ -292,7 +290,7 @@ fn plain_host_len(line: &[u8]) -> Option<usize> {
     is_whole.then_some(len)
 }
 
-/// Which rule the field line at the start of `lines` broke: RFC 9112 §5, RFC 9110 §5.
+/// Returns the rule that the field line at the start of `lines` broke: RFC 9112 §5, RFC 9110 §5.
 #[cold]
 #[inline(never)]
 pub(crate) fn line_fault(lines: &[u8]) -> Fault {
@@ -307,6 +305,6 @@ pub(crate) fn line_fault(lines: &[u8]) -> Fault {
     if is_token(name) {
         return Fault::FieldValueInvalid;
     }
-    // White space before the name was handled above: what trim removes stands before the colon.
+    // White space before the name was handled above, so trim removes only white space before the colon.
     if is_token(trim(name)) { Fault::SpaceBeforeColon } else { Fault::FieldNameInvalid }
 }

@@ -4,14 +4,14 @@ use memchr::memchr2;
 
 use crate::error::Fault;
 
-/// Looks for the empty line that ends a head or trailers. However the bytes dribble in, none is looked at
-/// twice, except for a last CR whose LF has yet to come. On its way it refuses lines that end in anything but
-/// CRLF, and blocks that are too long.
+/// Searches for the empty line that ends a head or trailers. No byte is read twice, even if the bytes arrive one by
+/// one, except a last CR whose LF has not arrived. Lines that do not end in CRLF are refused, and blocks that are too
+/// long.
 ///
-/// What it answers does not depend on how the bytes were split: of two faults, that of the earlier byte wins.
+/// The result does not depend on how the bytes were split. Of two faults, the one of the earlier byte counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scan {
-    /// Bytes that need not be looked at again.
+    /// Number of bytes that need not be read again.
     scanned: u32,
     /// Start of the line that is being read.
     line: u32,
@@ -23,8 +23,8 @@ impl Scan {
         self.scanned == 0
     }
 
-    /// The block's length with its final CRLF CRLF, or None if it is not complete. The first line starts at
-    /// `start`, and has at most `line_max` bytes; the block has at most `total_max`.
+    /// Returns the block's length with its final CRLF CRLF, or None if it is not complete. The first line starts at
+    /// `start`, and has at most `line_max` bytes. The block has at most `total_max`.
     pub(crate) fn find_end(
         &mut self,
         bytes: &[u8],

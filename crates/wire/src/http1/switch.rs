@@ -11,12 +11,12 @@ use crate::state::{Reading, WriteEvent};
 use super::Http1;
 
 impl Http1 {
-    /// Appends an interim response: any 1xx but 101, which is for [`write_switch`](Http1::write_switch). Nothing is
-    /// written to an HTTP/1.0 client (RFC 9110 §15.2).
+    /// Appends an interim response: any 1xx except 101, which [`write_switch`](Http1::write_switch) writes. Nothing
+    /// is written for an HTTP/1.0 client (RFC 9110 §15.2).
     ///
     /// # Errors
-    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request
-    /// in progress; fields that frame a message; out of turn, once the final head is written.
+    /// [`Misuse::StatusNotAllowed`] for other statuses. [`Misuse::InterimWithoutRequest`] without a request in
+    /// progress. Fields that frame a message. Out of turn, once the final head is written.
     pub fn write_interim(
         &mut self,
         status: StatusCode,
@@ -36,12 +36,12 @@ impl Http1 {
         Ok(())
     }
 
-    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `request_head` is the head of the request,
-    /// as it was read from `bytes`.
+    /// Appends 101. After it, the connection uses the protocol that the response names in `Upgrade`. `request_head`
+    /// is the head of the request, as it was read from `bytes`.
     ///
     /// # Errors
-    /// [`Misuse::StatusNotAllowed`] for another status; [`Misuse::UpgradeNotPossible`] if the request does not name that
-    /// protocol (RFC 9110 §7.8), or its body is unread. Nothing is written then, and another head may be tried.
+    /// [`Misuse::StatusNotAllowed`] for another status. [`Misuse::UpgradeNotPossible`] if the request does not name
+    /// that protocol (RFC 9110 §7.8), or its body is unread. Nothing is written then, and another head may be tried.
     pub fn write_switch(
         &mut self,
         head: &ResponseHead<'_>,

@@ -18,7 +18,7 @@ const VALID_FOR: Duration = Duration::from_secs(1);
 /// Maximum number of open files. Each one uses a descriptor.
 const FILES_MAX: usize = 128;
 
-/// Opening and closing a file takes 1.5 us in the kernel. A request for a file of 1 KiB takes 8 us.
+/// Keeps files open. To open and close a file took 1.5 us in the kernel, of 8 us for a request for a file of 1 KiB.
 pub(super) struct OpenFileCache {
     entries: Mutex<Entries>,
     memory: Arc<CacheMemory>,
