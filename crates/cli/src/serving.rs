@@ -59,7 +59,7 @@ pub(crate) fn serve<H: Handler>(
     // Only the report of unknown variables counts here, because the server reads the settings again.
     Settings::from_env_beside(&VARIABLES)?;
     let admin = options.admin.clone().or_else(|| variable("WEFT_ADMIN"));
-    let mut server = bind(&places(options, variable)?)?;
+    let mut server = bind(&places(options, Server::sockets_are_passed(), variable)?)?;
     for (name, value) in &options.settings {
         server = server.set(name, value)?;
     }

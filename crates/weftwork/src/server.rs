@@ -1,6 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod process;
 mod shutdown_log;
 mod status;
 
@@ -24,6 +25,7 @@ use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
 use admin::Admin;
+use process::{descriptors, notify};
 use shutdown_log::ShutdownLog;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
@@ -66,6 +68,10 @@ impl Server {
     /// address), `unix:/run/app.sock`, or a [`SocketAddr`]. With port 0, the system chooses a port, and all addresses
     /// of a name get the same port. If the machine does not have the family of an address (IPv6, in many containers),
     /// that address is skipped, unless none is left.
+    ///
+    /// `fd:3` is a listening socket that this process has inherited as that descriptor. `systemd:http` is each socket
+    /// that systemd passes with that name (`FileDescriptorName=` in the socket unit, by default the unit's name), and
+    /// `systemd:*` each socket that it passes (`LISTEN_FDS`). See [`from_listener`](Server::from_listener).
     ///
     /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
     /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.
@@ -157,7 +163,7 @@ impl Server {
     /// # Errors
     /// See [`from_listener`](Server::from_listener).
     pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
-        self.listeners.push(Listener::given(listener.into())?);
+        self.listeners.push(Listener::given(listener.into(), false)?);
         Ok(self)
     }
 
@@ -171,9 +177,21 @@ impl Server {
             Some(rest) => (true, rest),
             None => (false, text.as_str()),
         };
+        if descriptors::is_passed(text) {
+            for fd in descriptors::take(text)? {
+                self.listeners.push(Listener::given(fd, is_proxied)?);
+            }
+            return Ok(self);
+        }
         let bound = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners)?;
         self.listeners.extend(bound);
         Ok(self)
+    }
+
+    /// Returns whether a supervisor has passed sockets (`LISTEN_FDS`) that no server of this process uses. A program
+    /// can then listen at `systemd:*` instead of its usual address.
+    pub fn sockets_are_passed() -> bool {
+        descriptors::are_waiting()
     }
 
     /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
@@ -366,10 +384,16 @@ impl Running {
 
     fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
         let refused = |error| Error::io("cannot wait for signals", error);
-        while !signals.wait(None).map_err(refused)? {}
+        descriptors::warn_of_unused();
+        notify::notify(notify::READY);
+        let watchdog = notify::watchdog_interval();
+        while !signals.wait(watchdog).map_err(refused)? {
+            notify::notify(notify::WATCHDOG);
+        }
         let stop_started = Instant::now();
         // The stop comes first, because the log may be stuck.
         self.announce_stop();
+        notify::notify(notify::STOPPING);
         let mut shutdown_log = ShutdownLog::begin();
         shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);

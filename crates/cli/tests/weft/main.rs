@@ -8,3 +8,4 @@ mod process;
 mod routes;
 mod serve;
 mod stop;
+mod supervised;

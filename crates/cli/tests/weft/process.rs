@@ -30,7 +30,10 @@ pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
 
 /// Runs `weft` to its end. If a server starts, it is ended and the test fails.
 pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = command(line, variables);
+    run(&mut command(line, variables))
+}
+
+pub(crate) fn run(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
@@ -38,7 +41,7 @@ pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
         if said.lines().last() == Some(LAST_LINE) {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("weft {line} serves: {said}");
+            panic!("{command:?} serves: {said}");
         }
     }
     Output { stdout: said.into_bytes(), ..child.wait_with_output().unwrap() }
@@ -50,7 +53,10 @@ impl Weft {
     }
 
     pub(crate) fn start_with(line: &str, variables: &[(&str, &str)]) -> Weft {
-        let mut command = command(line, variables);
+        Weft::start_command(command(line, variables))
+    }
+
+    pub(crate) fn start_command(mut command: Command) -> Weft {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -74,6 +80,7 @@ impl Weft {
     pub(crate) fn connect(&self) -> Client {
         Client::connect(&self.address())
     }
+
 
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
