@@ -4,6 +4,7 @@ mod admin;
 mod process;
 mod shutdown_log;
 mod status;
+mod wait;
 
 use std::fmt;
 use std::io;
@@ -18,15 +19,16 @@ use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
 use crate::settings::{EnvPrefix, Settings};
-use crate::shutdown::{LeakReport, ShutdownReport, Signals};
+use crate::shutdown::{LeakReport, ShutdownReport};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
 use admin::Admin;
-use process::{descriptors, notify};
-use shutdown_log::ShutdownLog;
+use process::descriptors;
+use process::maintenance::ReloadHooks;
+pub use process::signals::Signals;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
 
@@ -39,8 +41,6 @@ const ACCEPT_GRACE: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// Time for threads to end after every connection is cut. Only threads in a handler take longer.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
-const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A server that is bound to its addresses, and not started.
 ///
@@ -61,6 +61,7 @@ pub struct Server {
     /// An invalid variable, which keeps the server from starting.
     invalid_variable: Option<Error>,
     started: Slot,
+    reload_hooks: ReloadHooks,
 }
 
 impl Server {
@@ -93,6 +94,7 @@ impl Server {
             admin: None,
             invalid_variable: None,
             started: Slot::default(),
+            reload_hooks: ReloadHooks::default(),
         };
         server.take_environment(engine, settings);
         server
@@ -213,6 +215,28 @@ impl Server {
         Server { settings: change(self.settings), ..self }
     }
 
+    /// Adds a function that SIGHUP calls, for example to read a file of the program again. It runs on a thread of its own,
+    /// one call at a time, while the server goes on. The log has its error. See [`Signals`].
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use weftwork::prelude::*;
+    ///
+    /// let motto = Arc::new(Mutex::new(String::new()));
+    /// let (shared, path) = (motto.clone(), "/etc/motto");
+    /// let server = Server::bind("127.0.0.1:0")?.on_reload(move || {
+    ///     *motto.lock().unwrap() = std::fs::read_to_string(path)?;
+    ///     Ok(())
+    /// });
+    /// let running = server.start(move |_: &mut Request| shared.lock().unwrap().clone())?;
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    #[must_use]
+    pub fn on_reload(mut self, reload: impl Fn() -> Result<()> + Send + Sync + 'static) -> Server {
+        self.reload_hooks.push(reload);
+        self
+    }
+
     /// Sets one setting by its name, from text, as a flag does. See [`Settings::set`].
     ///
     /// # Errors
@@ -252,7 +276,7 @@ impl Server {
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let status = self.status();
         let engine = status.engine();
-        let Server { mut listeners, mut settings, admin, invalid_variable, .. } = self;
+        let Server { mut listeners, mut settings, admin, invalid_variable, reload_hooks, .. } = self;
         invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
@@ -291,7 +315,7 @@ impl Server {
             log::info!("engine {engine}: {caution}");
         }
         status.started(&cx, &handle);
-        let mut running = Running { cx, handle, status, watchdog, admin: None, stopped: false };
+        let mut running = Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
         Ok(running)
     }
@@ -299,13 +323,19 @@ impl Server {
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
     /// `drain_timeout`. A second signal, at least half a second after the first, ends that at once.
     ///
+    /// [`Signals`] lists what other signals do. With the setting
+    /// [`maintenance_signals`](Settings::maintenance_signals) off, they are left to the program.
+    ///
     /// After this function has returned, the signals end the process again. The log reports the shutdown at level info.
     /// If the log is stuck because nothing reads its output, the shutdown waits for it half a second and then goes on.
     ///
     /// # Errors
     /// See [`start`](Server::start). Or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
-        let signals = Signals::install()?;
+        let signals = match self.settings.maintenance_signals {
+            true => Signals::install()?,
+            false => Signals::stop_only()?,
+        };
         let (report, mut shutdown_log) = self.start(handler)?.wait_and_stop(signals)?;
         shutdown_log.say(report.to_string());
         shutdown_log.end();
@@ -322,6 +352,7 @@ pub struct Running {
     watchdog: Option<JoinHandle<()>>,
     /// The side listener.
     admin: Option<Box<Running>>,
+    reload_hooks: ReloadHooks,
     stopped: bool,
 }
 
@@ -370,44 +401,6 @@ impl Running {
     pub fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
         let delay = if timeout.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
         self.stop(delay, timeout, || false)
-    }
-
-    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] does.
-    ///
-    /// # Errors
-    /// The system does not allow waiting for the signals.
-    pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
-        let (report, shutdown_log) = self.wait_and_stop(signals)?;
-        shutdown_log.end();
-        Ok(report)
-    }
-
-    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
-        let refused = |error| Error::io("cannot wait for signals", error);
-        descriptors::warn_of_unused();
-        notify::notify(notify::READY);
-        let watchdog = notify::watchdog_interval();
-        while !signals.wait(watchdog).map_err(refused)? {
-            notify::notify(notify::WATCHDOG);
-        }
-        let stop_started = Instant::now();
-        // The stop comes first, because the log may be stuck.
-        self.announce_stop();
-        notify::notify(notify::STOPPING);
-        let mut shutdown_log = ShutdownLog::begin();
-        shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
-        let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
-        let report = self.stop(delay, timeout, move || {
-            let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
-            comes && stop_started.elapsed() >= ONE_SIGNAL
-        });
-        Ok((report, shutdown_log))
-    }
-
-    /// Returns the status of the server, for use while the server is waited for. [`Server::status`] returns it before the
-    /// start.
-    pub fn status(&self) -> ServerStatus {
-        self.status.clone()
     }
 
     /// Ends everything at once, as a last resort. Requests are not finished. If a handler does not return within a

@@ -10,7 +10,8 @@ pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in fl
 pub(crate) struct Weft {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    /// Absent if stderr is a terminal.
+    stderr: Option<BufReader<ChildStderr>>,
     /// Lines that it printed at startup.
     pub(crate) lines: Vec<String>,
 }
@@ -57,9 +58,15 @@ impl Weft {
     }
 
     pub(crate) fn start_command(mut command: Command) -> Weft {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.stderr(Stdio::piped());
+        Weft::start_at_terminal(command)
+    }
+
+    /// Starts a command whose stderr is set already.
+    pub(crate) fn start_at_terminal(mut command: Command) -> Weft {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let stderr = child.stderr.take().map(BufReader::new);
         let mut lines = Vec::new();
         while lines.last().is_none_or(|last| last != LAST_LINE) {
             let mut line = String::new();
@@ -81,7 +88,6 @@ impl Weft {
         Client::connect(&self.address())
     }
 
-
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
@@ -90,9 +96,10 @@ impl Weft {
     /// Reads stderr up to a line that contains `part`, and returns the line.
     pub(crate) fn wait_for(&mut self, part: &str) -> String {
         let mut line = String::new();
+        let stderr = self.stderr.as_mut().unwrap();
         while !line.contains(part) {
             line.clear();
-            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
         }
         line
     }
@@ -101,7 +108,7 @@ impl Weft {
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
-        self.stderr.read_to_string(&mut err).unwrap();
+        self.stderr.iter_mut().for_each(|stderr| _ = stderr.read_to_string(&mut err).unwrap());
         (self.child.wait().unwrap().code(), out, err)
     }
 }
