@@ -1,6 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod environment;
 mod process;
 mod shutdown_log;
 mod status;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
-use crate::settings::{EnvPrefix, Settings};
+use crate::settings::Settings;
 use crate::shutdown::{LeakReport, ShutdownReport};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
@@ -83,63 +84,6 @@ impl Server {
     /// The address cannot be bound.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
         Server::nowhere().and_bind(address)
-    }
-
-    fn nowhere() -> Server {
-        let (engine, settings) = (Engine::from_env(), Settings::from_env());
-        let mut server = Server {
-            listeners: Vec::new(),
-            engine: (None, None),
-            settings: Settings::default(),
-            admin: None,
-            invalid_variable: None,
-            started: Slot::default(),
-            reload_hooks: ReloadHooks::default(),
-        };
-        server.take_environment(engine, settings);
-        server
-    }
-
-    fn take_environment(&mut self, engine: Result<Option<Engine>>, settings: Result<Settings>) {
-        self.invalid_variable = None;
-        match engine {
-            Ok(engine) => self.engine.1 = engine,
-            Err(error) => self.invalid_variable = Some(error),
-        }
-        match settings {
-            Ok(settings) => self.settings = settings,
-            Err(error) => self.invalid_variable = Some(error),
-        }
-    }
-
-    /// Reads the settings and the engine of this server from variables with another prefix than `WEFT_`: with the prefix
-    /// `ADMIN`, from `ADMIN_IDLE_TIMEOUT` and so on. All servers of a process read the `WEFT_...` variables, and a second
-    /// server often needs other values. Values that are set in code remain, in either order.
-    ///
-    /// ```
-    /// # use weftwork::prelude::*;
-    /// // WEFT_PROXY_PROTOCOL=on is for the site. Prometheus connects without a proxy.
-    /// let metrics = Server::bind("127.0.0.1:0")?.env_prefix("METRICS")?;
-    /// # weftwork::Result::<()>::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// The prefix is empty or begins with `WEFT_`. An invalid value of a variable is an error of
-    /// [`start`](Server::start).
-    pub fn env_prefix(mut self, prefix: &str) -> Result<Server> {
-        let prefix = EnvPrefix::new(prefix)?;
-        let engine = Engine::from_variable(&prefix.variable("ENGINE"));
-        let settings = self.settings.clone().with_env(Some(&prefix));
-        self.take_environment(engine, settings);
-        Ok(self)
-    }
-
-    /// Ignores the variables: settings and engine are the defaults and what code sets.
-    #[must_use]
-    pub fn without_env(mut self) -> Server {
-        let settings = self.settings.clone().with_env(None);
-        self.take_environment(Ok(None), settings);
-        self
     }
 
     /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a

@@ -268,14 +268,13 @@ mod tests {
     const READY: &str = "the signals are set";
 
     #[test]
-    fn signals_end_the_process_again_once_nobody_takes_them() {
+    fn signals_end_the_process_again_without_a_waiter() {
         if let Ok(role) = std::env::var(CHILD) {
             return play(&role);
         }
         for (role, ends) in [("dropped", true), ("dropped twice", true), ("one is left", false)] {
             let mut child = Command::new(std::env::current_exe().unwrap());
-            let name =
-                "server::process::signals::tests::signals_end_the_process_again_once_nobody_takes_them";
+            let name = "server::process::signals::tests::signals_end_the_process_again_without_a_waiter";
             child.args(["--exact", name, "--nocapture"]).env(CHILD, role);
             let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
