@@ -122,8 +122,9 @@ fn server_args() -> Vec<Arg> {
             .value_parser(|text: &str| port("--port", text))
             .help("0 lets the system choose [PORT or WEFT_PORT; 8080]"),
         option("bind", "ADDRESS").action(ArgAction::Append).help(
-            "127.0.0.1:8080, [::1]:8080, :8080 or unix:/path, may be repeated;\n\
-                 proxy+127.0.0.1:8080 expects the PROXY protocol",
+            "127.0.0.1:8080, [::1]:8080, :8080, unix:/path, fd:3 or systemd:NAME,\n\
+                 may be repeated; proxy+127.0.0.1:8080 expects the PROXY protocol\n\
+                 [the sockets of LISTEN_FDS, if there are any]",
         ),
         option("admin", "ADDRESS")
             .help("answer /health, /ready and /metrics there, also while the server is busy [WEFT_ADMIN]"),

@@ -1,4 +1,5 @@
-//! Addresses to listen at: from flags, `WEFT_HOST` and `WEFT_PORT`, `HOST` and `PORT`, or the default, in this order.
+//! Addresses to listen at: from flags, sockets of a supervisor, `WEFT_HOST` and `WEFT_PORT`, `HOST` and `PORT`, or the
+//! default, in this order.
 
 use crate::args::{Options, Usage, host, port};
 
@@ -13,15 +14,20 @@ pub(crate) struct Place {
     pub(crate) from: Vec<&'static str>,
 }
 
-/// Returns all addresses to listen at. `variable` reads the environment and treats an empty variable as missing.
+/// Returns all addresses to listen at. `are_passed` says whether a supervisor has passed sockets. `variable` reads the
+/// environment and treats an empty variable as missing.
 pub(crate) fn places(
     options: &Options,
+    are_passed: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Place>, Usage> {
     let bound = options.binds.iter().map(|address| Place { address: address.clone(), from: Vec::new() });
     let mut places: Vec<Place> = bound.collect();
     if !places.is_empty() && options.hosts.is_empty() && options.port.is_none() {
         return Ok(places);
+    }
+    if are_passed && options.hosts.is_empty() && options.port.is_none() {
+        return Ok(vec![Place { address: "systemd:*".into(), from: vec!["LISTEN_FDS"] }]);
     }
     let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let (hosts, host_from) = match first(["WEFT_HOST", "HOST"]) {
@@ -55,7 +61,7 @@ mod tests {
         let variable = |name: &str| {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        Ok(places(&options, variable)?.into_iter().map(|place| place.address).collect())
+        Ok(places(&options, false, variable)?.into_iter().map(|place| place.address).collect())
     }
 
     #[track_caller]
@@ -83,6 +89,19 @@ mod tests {
         check(&[], None, &[], &[("HOST", "fe80::1%2")], &["[fe80::1%2]:8080"]);
         check(&[], None, &["unix:/s", ":80"], &[("PORT", "1")], &["unix:/s", ":80"]);
         check(&[], Some(1), &["unix:/s"], &[], &["unix:/s", "127.0.0.1:1"]);
+    }
+
+    #[test]
+    fn sockets_that_are_passed_come_before_variables_and_after_flags() {
+        let check = |options: &Options, want: &str| {
+            let found = places(options, true, |_| Some("1".into())).unwrap();
+            let found: Vec<&str> = found.iter().map(|place| place.address.as_str()).collect();
+            assert_eq!(found, [want]);
+        };
+        check(&Options::default(), "systemd:*");
+        check(&Options { binds: vec!["fd:3".into()], ..Options::default() }, "fd:3");
+        check(&Options { port: Some(2), ..Options::default() }, "1:2");
+        check(&Options { hosts: vec!["h".into()], ..Options::default() }, "h:1");
     }
 
     #[test]

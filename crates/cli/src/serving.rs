@@ -59,7 +59,7 @@ pub(crate) fn serve<H: Handler>(
     // Only the report of unknown variables counts here, because the server reads the settings again.
     Settings::from_env_beside(&VARIABLES)?;
     let admin = options.admin.clone().or_else(|| variable("WEFT_ADMIN"));
-    let mut server = bind(&places(options, variable)?)?;
+    let mut server = bind(&places(options, Server::sockets_are_passed(), variable)?)?;
     for (name, value) in &options.settings {
         server = server.set(name, value)?;
     }
@@ -68,7 +68,10 @@ pub(crate) fn serve<H: Handler>(
         None => server,
     };
     // The signals are installed before the server is visible. So no signal meets the default action.
-    let signals = Signals::install()?;
+    let signals = match server.status().settings().maintenance_signals {
+        true => Signals::install()?,
+        false => Signals::stop_only()?,
+    };
     let metrics = Metrics::new().server(server.status());
     let of_site = Probes::new(server.status(), admin.is_none().then_some(&metrics));
     let server = match admin {

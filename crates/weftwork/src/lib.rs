@@ -77,13 +77,14 @@ pub use message::{
     OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender, StreamFilter,
     UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick, text, unbuffered,
 };
-pub use server::{Address, Running, Server, ServerStatus};
+pub use server::{Address, Running, Server, ServerStatus, Signals};
 pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source};
-pub use shutdown::{LeakReport, ShutdownReport, Signals};
+pub use shutdown::{LeakReport, ShutdownReport};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
 pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
 pub use transport::events::ServerStats;
+pub use transport::log_file::LogFile;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]

@@ -1,8 +1,11 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod environment;
+mod process;
 mod shutdown_log;
 mod status;
+mod wait;
 
 use std::fmt;
 use std::io;
@@ -16,15 +19,17 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
-use crate::settings::{EnvPrefix, Settings};
-use crate::shutdown::{LeakReport, ShutdownReport, Signals};
+use crate::settings::Settings;
+use crate::shutdown::{LeakReport, ShutdownReport};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
 use admin::Admin;
-use shutdown_log::ShutdownLog;
+use process::descriptors;
+use process::maintenance::ReloadHooks;
+pub use process::signals::Signals;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
 
@@ -37,8 +42,6 @@ const ACCEPT_GRACE: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// Time for threads to end after every connection is cut. Only threads in a handler take longer.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
-const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A server that is bound to its addresses, and not started.
 ///
@@ -59,6 +62,7 @@ pub struct Server {
     /// An invalid variable, which keeps the server from starting.
     invalid_variable: Option<Error>,
     started: Slot,
+    reload_hooks: ReloadHooks,
 }
 
 impl Server {
@@ -66,6 +70,10 @@ impl Server {
     /// address), `unix:/run/app.sock`, or a [`SocketAddr`]. With port 0, the system chooses a port, and all addresses
     /// of a name get the same port. If the machine does not have the family of an address (IPv6, in many containers),
     /// that address is skipped, unless none is left.
+    ///
+    /// `fd:3` is a listening socket that this process has inherited as that descriptor. `systemd:http` is each socket
+    /// that systemd passes with that name (`FileDescriptorName=` in the socket unit, by default the unit's name), and
+    /// `systemd:*` each socket that it passes (`LISTEN_FDS`). See [`from_listener`](Server::from_listener).
     ///
     /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
     /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.
@@ -76,62 +84,6 @@ impl Server {
     /// The address cannot be bound.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
         Server::nowhere().and_bind(address)
-    }
-
-    fn nowhere() -> Server {
-        let (engine, settings) = (Engine::from_env(), Settings::from_env());
-        let mut server = Server {
-            listeners: Vec::new(),
-            engine: (None, None),
-            settings: Settings::default(),
-            admin: None,
-            invalid_variable: None,
-            started: Slot::default(),
-        };
-        server.take_environment(engine, settings);
-        server
-    }
-
-    fn take_environment(&mut self, engine: Result<Option<Engine>>, settings: Result<Settings>) {
-        self.invalid_variable = None;
-        match engine {
-            Ok(engine) => self.engine.1 = engine,
-            Err(error) => self.invalid_variable = Some(error),
-        }
-        match settings {
-            Ok(settings) => self.settings = settings,
-            Err(error) => self.invalid_variable = Some(error),
-        }
-    }
-
-    /// Reads the settings and the engine of this server from variables with another prefix than `WEFT_`: with the prefix
-    /// `ADMIN`, from `ADMIN_IDLE_TIMEOUT` and so on. All servers of a process read the `WEFT_...` variables, and a second
-    /// server often needs other values. Values that are set in code remain, in either order.
-    ///
-    /// ```
-    /// # use weftwork::prelude::*;
-    /// // WEFT_PROXY_PROTOCOL=on is for the site. Prometheus connects without a proxy.
-    /// let metrics = Server::bind("127.0.0.1:0")?.env_prefix("METRICS")?;
-    /// # weftwork::Result::<()>::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// The prefix is empty or begins with `WEFT_`. An invalid value of a variable is an error of
-    /// [`start`](Server::start).
-    pub fn env_prefix(mut self, prefix: &str) -> Result<Server> {
-        let prefix = EnvPrefix::new(prefix)?;
-        let engine = Engine::from_variable(&prefix.variable("ENGINE"));
-        let settings = self.settings.clone().with_env(Some(&prefix));
-        self.take_environment(engine, settings);
-        Ok(self)
-    }
-
-    /// Ignores the variables: settings and engine are the defaults and what code sets.
-    #[must_use]
-    pub fn without_env(mut self) -> Server {
-        let settings = self.settings.clone().with_env(None);
-        self.take_environment(Ok(None), settings);
-        self
     }
 
     /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a
@@ -157,7 +109,7 @@ impl Server {
     /// # Errors
     /// See [`from_listener`](Server::from_listener).
     pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
-        self.listeners.push(Listener::given(listener.into())?);
+        self.listeners.push(Listener::given(listener.into(), false)?);
         Ok(self)
     }
 
@@ -171,9 +123,21 @@ impl Server {
             Some(rest) => (true, rest),
             None => (false, text.as_str()),
         };
+        if descriptors::is_passed(text) {
+            for fd in descriptors::take(text)? {
+                self.listeners.push(Listener::given(fd, is_proxied)?);
+            }
+            return Ok(self);
+        }
         let bound = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners)?;
         self.listeners.extend(bound);
         Ok(self)
+    }
+
+    /// Returns whether a supervisor has passed sockets (`LISTEN_FDS`) that no server of this process uses. A program
+    /// can then listen at `systemd:*` instead of its usual address.
+    pub fn sockets_are_passed() -> bool {
+        descriptors::are_waiting()
     }
 
     /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
@@ -193,6 +157,28 @@ impl Server {
     #[must_use]
     pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> Server {
         Server { settings: change(self.settings), ..self }
+    }
+
+    /// Adds a function that SIGHUP calls, for example to read a file of the program again. It runs on a thread of its own,
+    /// one call at a time, while the server goes on. The log has its error. See [`Signals`].
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use weftwork::prelude::*;
+    ///
+    /// let motto = Arc::new(Mutex::new(String::new()));
+    /// let (shared, path) = (motto.clone(), "/etc/motto");
+    /// let server = Server::bind("127.0.0.1:0")?.on_reload(move || {
+    ///     *motto.lock().unwrap() = std::fs::read_to_string(path)?;
+    ///     Ok(())
+    /// });
+    /// let running = server.start(move |_: &mut Request| shared.lock().unwrap().clone())?;
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    #[must_use]
+    pub fn on_reload(mut self, reload: impl Fn() -> Result<()> + Send + Sync + 'static) -> Server {
+        self.reload_hooks.push(reload);
+        self
     }
 
     /// Sets one setting by its name, from text, as a flag does. See [`Settings::set`].
@@ -234,7 +220,7 @@ impl Server {
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let status = self.status();
         let engine = status.engine();
-        let Server { mut listeners, mut settings, admin, invalid_variable, .. } = self;
+        let Server { mut listeners, mut settings, admin, invalid_variable, reload_hooks, .. } = self;
         invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
@@ -273,7 +259,7 @@ impl Server {
             log::info!("engine {engine}: {caution}");
         }
         status.started(&cx, &handle);
-        let mut running = Running { cx, handle, status, watchdog, admin: None, stopped: false };
+        let mut running = Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
         Ok(running)
     }
@@ -281,13 +267,19 @@ impl Server {
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
     /// `drain_timeout`. A second signal, at least half a second after the first, ends that at once.
     ///
+    /// [`Signals`] lists what other signals do. With the setting
+    /// [`maintenance_signals`](Settings::maintenance_signals) off, they are left to the program.
+    ///
     /// After this function has returned, the signals end the process again. The log reports the shutdown at level info.
     /// If the log is stuck because nothing reads its output, the shutdown waits for it half a second and then goes on.
     ///
     /// # Errors
     /// See [`start`](Server::start). Or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
-        let signals = Signals::install()?;
+        let signals = match self.settings.maintenance_signals {
+            true => Signals::install()?,
+            false => Signals::stop_only()?,
+        };
         let (report, mut shutdown_log) = self.start(handler)?.wait_and_stop(signals)?;
         shutdown_log.say(report.to_string());
         shutdown_log.end();
@@ -304,6 +296,7 @@ pub struct Running {
     watchdog: Option<JoinHandle<()>>,
     /// The side listener.
     admin: Option<Box<Running>>,
+    reload_hooks: ReloadHooks,
     stopped: bool,
 }
 
@@ -352,38 +345,6 @@ impl Running {
     pub fn shutdown(mut self, timeout: Duration) -> ShutdownReport {
         let delay = if timeout.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
         self.stop(delay, timeout, || false)
-    }
-
-    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] does.
-    ///
-    /// # Errors
-    /// The system does not allow waiting for the signals.
-    pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
-        let (report, shutdown_log) = self.wait_and_stop(signals)?;
-        shutdown_log.end();
-        Ok(report)
-    }
-
-    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
-        let refused = |error| Error::io("cannot wait for signals", error);
-        while !signals.wait(None).map_err(refused)? {}
-        let stop_started = Instant::now();
-        // The stop comes first, because the log may be stuck.
-        self.announce_stop();
-        let mut shutdown_log = ShutdownLog::begin();
-        shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
-        let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
-        let report = self.stop(delay, timeout, move || {
-            let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
-            comes && stop_started.elapsed() >= ONE_SIGNAL
-        });
-        Ok((report, shutdown_log))
-    }
-
-    /// Returns the status of the server, for use while the server is waited for. [`Server::status`] returns it before the
-    /// start.
-    pub fn status(&self) -> ServerStatus {
-        self.status.clone()
     }
 
     /// Ends everything at once, as a last resort. Requests are not finished. If a handler does not return within a

@@ -208,6 +208,9 @@ settings! {
     /// that is at work. At most `drain_timeout`, and a second signal ends it. A connection that has never sent a request
     /// ends at once. 0 closes idle connections at once.
     drain_idle_timeout: Duration = Duration::from_secs(1), "time for one more request on an idle connection at shutdown (0s: none)";
+    /// Whether [`Server::run`](crate::Server::run) takes SIGHUP, SIGUSR1 and SIGUSR2: see [`Signals`](crate::Signals).
+    /// Default: on, because each of them would end the process at once. If off, they are left to the program.
+    maintenance_signals: bool = true, "let SIGHUP reload, SIGUSR1 reopen logs and SIGUSR2 replace the process (on, off)";
     /// Maximum part of an unread request body that is read and dropped to keep a connection. Default: 64 KiB, as
     /// `body_ahead_bytes_max`, because for more bytes a new connection is cheaper. When exceeded: the connection closes.
     /// 0 drops nothing.

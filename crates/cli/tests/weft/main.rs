@@ -7,4 +7,6 @@ mod options;
 mod process;
 mod routes;
 mod serve;
+mod signals;
 mod stop;
+mod supervised;

@@ -10,7 +10,8 @@ pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in fl
 pub(crate) struct Weft {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    /// Absent if stderr is a terminal.
+    stderr: Option<BufReader<ChildStderr>>,
     /// Lines that it printed at startup.
     pub(crate) lines: Vec<String>,
 }
@@ -30,7 +31,10 @@ pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
 
 /// Runs `weft` to its end. If a server starts, it is ended and the test fails.
 pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = command(line, variables);
+    run(&mut command(line, variables))
+}
+
+pub(crate) fn run(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
@@ -38,7 +42,7 @@ pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
         if said.lines().last() == Some(LAST_LINE) {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("weft {line} serves: {said}");
+            panic!("{command:?} serves: {said}");
         }
     }
     Output { stdout: said.into_bytes(), ..child.wait_with_output().unwrap() }
@@ -50,10 +54,19 @@ impl Weft {
     }
 
     pub(crate) fn start_with(line: &str, variables: &[(&str, &str)]) -> Weft {
-        let mut command = command(line, variables);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Weft::start_command(command(line, variables))
+    }
+
+    pub(crate) fn start_command(mut command: Command) -> Weft {
+        command.stderr(Stdio::piped());
+        Weft::start_at_terminal(command)
+    }
+
+    /// Starts a command whose stderr is set already.
+    pub(crate) fn start_at_terminal(mut command: Command) -> Weft {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let stderr = child.stderr.take().map(BufReader::new);
         let mut lines = Vec::new();
         while lines.last().is_none_or(|last| last != LAST_LINE) {
             let mut line = String::new();
@@ -83,9 +96,10 @@ impl Weft {
     /// Reads stderr up to a line that contains `part`, and returns the line.
     pub(crate) fn wait_for(&mut self, part: &str) -> String {
         let mut line = String::new();
+        let stderr = self.stderr.as_mut().unwrap();
         while !line.contains(part) {
             line.clear();
-            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
         }
         line
     }
@@ -94,7 +108,7 @@ impl Weft {
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
-        self.stderr.read_to_string(&mut err).unwrap();
+        self.stderr.iter_mut().for_each(|stderr| _ = stderr.read_to_string(&mut err).unwrap());
         (self.child.wait().unwrap().code(), out, err)
     }
 }

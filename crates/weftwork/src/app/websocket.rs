@@ -6,11 +6,12 @@
 //!                                                 +--> hub.rs: the loop reads and writes, nobody waits
 //! ```
 //!
-//! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, queue
-//! limits and closing.
+//! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, compression
+//! (deflate.rs), queue limits and closing.
 
 #[cfg(test)]
 mod close_tests;
+mod deflate;
 mod frames;
 mod handshake;
 mod hub;
@@ -93,6 +94,7 @@ pub struct WebSockets {
     feed_limits: FeedLimits,
     origins: Origins,
     protocols: Cow<'static, [&'static str]>,
+    compresses: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +110,7 @@ impl Default for WebSockets {
             feed_limits: FeedLimits::default(),
             origins: Origins::Same(Vec::new()),
             protocols: Cow::Borrowed(&[]),
+            compresses: true,
         }
     }
 }
@@ -118,8 +121,20 @@ impl WebSockets {
         WebSockets::default()
     }
 
-    /// Sets the maximum size of a message from a client, in bytes. Default: 1 MiB. When exceeded: the socket
-    /// closes with 1009.
+    /// Does not offer compression. Use it for messages that hold a secret beside text that others choose, because
+    /// the size of a compressed message can give the secret away (RFC 7692 section 8).
+    ///
+    /// By default, permessage-deflate is accepted if the client offers it, as browsers do. Messages of at least
+    /// 128 bytes are compressed if that makes them smaller. Each one is compressed by itself
+    /// (`no_context_takeover`). An idle socket therefore needs no memory for compression, and a hub compresses a
+    /// message to many sockets once.
+    #[must_use]
+    pub fn without_compression(self) -> WebSockets {
+        WebSockets { compresses: false, ..self }
+    }
+
+    /// Sets the maximum size of a message from a client, in bytes. A compressed message counts with its size after
+    /// decompression. Default: 1 MiB. When exceeded: the socket closes with 1009.
     #[must_use]
     pub fn message_bytes_max(self, bytes: u64) -> WebSockets {
         WebSockets { message_bytes_max: bytes, ..self }
@@ -188,9 +203,9 @@ impl WebSockets {
             Err(refused) => return *refused,
         };
         let (message_bytes_max, waiting_bytes_max) = (self.message_bytes_max, self.feed_limits.bytes_max);
-        let protocol = agreed.protocol;
+        let negotiated = (agreed.protocol, agreed.deflate);
         agreed.complete(Response::upgrade(handshake::WEBSOCKET, move |line| {
-            let socket = WebSocket::new(line, protocol, message_bytes_max, waiting_bytes_max);
+            let socket = WebSocket::new(line, negotiated, message_bytes_max, waiting_bytes_max);
             let outgoing = Arc::clone(socket.outgoing());
             let served = catch_unwind(AssertUnwindSafe(|| serve(socket)));
             let code = if let Ok(Ok(())) = served { frames::CLOSE_NORMAL } else { frames::CLOSE_ERROR };

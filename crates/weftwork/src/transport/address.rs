@@ -29,6 +29,10 @@ impl Address {
             }
             return Ok(vec![Address::Unix(path.into())]);
         }
+        if text.starts_with("fd:") || text.starts_with("systemd:") {
+            let why = "names a socket that was passed to this process, and only Server::bind takes it";
+            return Err(Error::usage(format!("{text:?} {why}")));
+        }
         let wanted = "127.0.0.1:8080, [::1]:8080, localhost:8080, :8080 or unix:/path";
         let any = [format!("[::]{text}"), format!("0.0.0.0{text}")];
         let meant = if text.starts_with(':') { &any[..] } else { &[text.to_owned()] };

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrUnix, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType, sockopt};
 
 use super::address::Address;
 use super::socket_file::{SocketFile, is_socket};
@@ -82,7 +82,7 @@ impl Listener {
     }
 
     /// Wraps a socket that was bound elsewhere.
-    pub(crate) fn given(fd: OwnedFd) -> Result<Listener, Error> {
+    pub(crate) fn given(fd: OwnedFd, is_proxied: bool) -> Result<Listener, Error> {
         let failed = |error: rustix::io::Errno| Error::io("cannot use the given socket", error.into());
         let name = net::getsockname(&fd).map_err(failed)?;
         let address = match (SocketAddr::try_from(name.clone()), SocketAddrUnix::try_from(name)) {
@@ -93,13 +93,23 @@ impl Listener {
             }
             (Err(error), Err(_)) => return Err(failed(error)),
         };
+        if sockopt::socket_type(&fd).map_err(failed)? != SocketType::STREAM {
+            return Err(Error::usage(format!(
+                "cannot use the given socket {address}: it is not a stream socket"
+            )));
+        }
+        if net::getpeername(&fd).is_ok() {
+            return Err(Error::usage(format!(
+                "cannot use the given socket {address}: it is a connection and not a listening socket (systemd: Accept=no)"
+            )));
+        }
         rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
         // A socket that another process passes is inherited by children, which would keep the port.
         system::close_on_exec(&fd).map_err(failed)?;
         if let Address::Tcp(_) = address {
             sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
         }
-        Ok(Listener { file: Mutex::default(), fd, address, is_proxied: false, is_given: true })
+        Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given: true })
     }
 
     /// Starts listening. The kernel queues up to this many connections.

@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod deadlines;
 pub(crate) mod events;
 pub(crate) mod listener;
+pub(crate) mod log_file;
 pub(crate) mod log_limit;
 pub(crate) mod reserve_fd;
 mod socket_file;

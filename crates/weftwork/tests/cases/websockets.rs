@@ -398,3 +398,43 @@ fn a_client_that_does_not_answer_the_close_of_a_stop_gets_the_linger_time() {
     assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
     assert!(report.took < TIMEOUT / 2, "{report}");
 }
+
+/// RFC 7692, over a socket, byte by byte: with a thread and in a hub.
+#[test]
+fn messages_may_be_compressed() {
+    let chat = start();
+    for path in ["/echo", "/hub"] {
+        let mut client = crate::support::Client::connect(&chat.server);
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
+        ));
+        let answer = client.answer_head();
+        assert_eq!(answer.status, 101);
+        assert!(answer.field("sec-websocket-extensions").unwrap().starts_with("permessage-deflate"));
+        if path == "/hub" {
+            assert_eq!(client.exactly(9), b"\x81\x07welcome");
+        }
+        let text = "a line of text that comes again and again ".repeat(1000);
+        let mut compress = flate2::Compress::new(flate2::Compression::fast(), false);
+        let mut deflated = Vec::with_capacity(text.len());
+        compress.compress_vec(text.as_bytes(), &mut deflated, flate2::FlushCompress::Sync).unwrap();
+        deflated.truncate(deflated.len() - 4);
+        let length = (deflated.len() as u16).to_be_bytes();
+        // The mask is zero.
+        let frame = [&[0xc1, 0x80 | 126, length[0], length[1], 0, 0, 0, 0][..], &deflated].concat();
+        client.send_by(1, frame);
+        let head = client.exactly(4);
+        assert_eq!(head[..2], [0xc1, 126]);
+        let echoed = client.exactly(usize::from(u16::from_be_bytes([head[2], head[3]])));
+        let mut got = Vec::with_capacity(2 * text.len());
+        let bytes = [&echoed[..], &[0, 0, 0xff, 0xff]].concat();
+        let mut decompress = flate2::Decompress::new(false);
+        decompress.decompress_vec(&bytes, &mut got, flate2::FlushDecompress::Sync).unwrap();
+        assert!(got == text.as_bytes(), "{path}: {} bytes", got.len());
+        client.send([0xc1, 0x83, 0, 0, 0, 0, 0x07, 0x07, 0x07]);
+        assert_eq!(client.exactly(4)[2..], 1007u16.to_be_bytes(), "{path}");
+    }
+    chat.is_well();
+}

@@ -5,7 +5,6 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use super::{Middleware, Next};
 use crate::error::{Error, Result};
 use crate::message::observer::{Observer, RefusedRequest, ResponseEnd, ResponseObserver};
 use crate::message::{Request, Response};
+use crate::transport::log_file::LogFile;
 
 /// Format of the lines of an [`AccessLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,16 +96,13 @@ impl AccessLog {
         AccessLog::to(format, io::stdout())
     }
 
-    /// Appends to the file at `path` and creates it if necessary. To rotate the file, copy and truncate it.
+    /// Appends to the file at `path` and creates it if necessary. To rotate the file, rename it and send SIGUSR1 (see
+    /// [`LogFile`]), or copy and truncate it.
     ///
     /// # Errors
     /// Fails if the file cannot be opened. Otherwise the same as [`to`](AccessLog::to).
     pub fn to_file(format: LogFormat, path: impl AsRef<Path>) -> Result<AccessLog> {
-        let path = path.as_ref();
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file =
-            file.map_err(|error| Error::io(format!("cannot open the access log {}", path.display()), error))?;
-        AccessLog::to(format, file)
+        AccessLog::to(format, LogFile::open(path)?)
     }
 
     /// Returns the number of lines that were not written, because the queue was full or the writer failed.

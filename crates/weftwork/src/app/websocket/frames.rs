@@ -9,6 +9,7 @@ use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Error, Message as Whole};
 
 use super::Message;
+use super::deflate::{Deflate, InflateError, Inflating};
 
 pub(super) const CLOSE_NORMAL: u16 = 1000;
 pub(super) const CLOSE_AWAY: u16 = 1001;
@@ -58,6 +59,7 @@ const READ_BYTES_MAX: usize = 16 << 10;
 pub(super) struct Incoming {
     context: WebSocketContext,
     config: WebSocketConfig,
+    message_bytes_max: usize,
     frame_bytes_max: usize,
     /// Size of one read, which is held while the connection is idle.
     read_bytes: usize,
@@ -68,10 +70,25 @@ pub(super) struct Incoming {
     largest: usize,
     /// Whether the peer has closed or violated the protocol. Later bytes are ignored.
     is_over: bool,
+    /// Whether messages may be compressed.
+    deflates: bool,
+    unfinished: Unfinished,
+}
+
+/// A message whose last frame has not arrived.
+enum Unfinished {
+    No,
+    /// The context has its first frames.
+    Plain,
+    Deflated {
+        is_text: bool,
+        inflating: Box<Inflating>,
+    },
 }
 
 impl Incoming {
-    pub(super) fn new(message_bytes_max: u64, read_bytes: usize) -> Incoming {
+    /// `deflates` says whether permessage-deflate was negotiated.
+    pub(super) fn new(message_bytes_max: u64, read_bytes: usize, deflates: bool) -> Incoming {
         let message_bytes_max = usize::try_from(message_bytes_max).unwrap_or(usize::MAX);
         let frame_bytes_max = message_bytes_max.max(CONTROL_BYTES_MAX);
         let config = WebSocketConfig::default()
@@ -81,12 +98,15 @@ impl Incoming {
         Incoming {
             context: WebSocketContext::new(Role::Server, Some(config)),
             config,
+            message_bytes_max,
             frame_bytes_max,
             read_bytes,
             buffer: Vec::new(),
             at: 0,
             largest: 0,
             is_over: false,
+            deflates,
+            unfinished: Unfinished::No,
         }
     }
 
@@ -111,7 +131,7 @@ impl Incoming {
         let mut cursor = Cursor::new(buffer);
         match FrameHeader::parse(&mut cursor) {
             Ok(None) => Err(1),
-            Ok(Some((_, length))) if length <= self.frame_bytes_max as u64 => {
+            Ok(Some((header, length))) if length <= self.frame_bytes_max(&header) as u64 => {
                 let whole = cursor.position() as usize + length as usize;
                 if whole <= buffer.len() { Ok(whole) } else { Err(whole - buffer.len()) }
             }
@@ -119,7 +139,96 @@ impl Incoming {
         }
     }
 
+    /// Returns the maximum size of a frame with this header. Compression makes some data a little larger.
+    fn frame_bytes_max(&self, header: &FrameHeader) -> usize {
+        let is_deflated = match self.unfinished {
+            Unfinished::Deflated { .. } => matches!(header.opcode, OpCode::Data(_)),
+            _ => self.deflates && header.rsv1,
+        };
+        let overhead = if is_deflated { self.message_bytes_max / 256 + 64 } else { 0 };
+        self.frame_bytes_max.saturating_add(overhead)
+    }
+
     fn take(&mut self, bytes: usize) -> Result<Option<FrameEvent>, FrameError> {
+        let taken = match self.deflated_frame(bytes) {
+            Ok(Some(frame)) => self.take_deflated(frame),
+            Ok(None) => return self.take_plain(bytes),
+            Err(failed) => Err(failed),
+        };
+        self.at += bytes;
+        self.is_over |= taken.is_err();
+        taken
+    }
+
+    /// Returns the next frame if it belongs to a compressed message. Other frames are for the context.
+    fn deflated_frame(&mut self, bytes: usize) -> Result<Option<DeflatedFrame>, FrameError> {
+        let frame = &self.buffer[self.at..][..bytes];
+        let mut cursor = Cursor::new(frame);
+        let Ok(Some((header, length))) = FrameHeader::parse(&mut cursor) else { return Ok(None) };
+        let start = cursor.position() as usize;
+        let opcode = match header.opcode {
+            OpCode::Data(opcode @ (Data::Continue | Data::Text | Data::Binary)) => opcode,
+            _ => return Ok(None),
+        };
+        let is_first = opcode != Data::Continue;
+        let begins = is_first && header.rsv1 && self.deflates;
+        let has_begun = match self.unfinished {
+            Unfinished::Deflated { .. } => true,
+            Unfinished::Plain if begins => return Err(violation("a message began within another one")),
+            _ => false,
+        };
+        if !begins && !has_begun {
+            self.unfinished = if header.is_final { Unfinished::No } else { Unfinished::Plain };
+            return Ok(None);
+        }
+        if has_begun && is_first {
+            return Err(violation("a message began within another one"));
+        }
+        // RFC 7692 section 6.1: only the first frame of a message has the bit.
+        if header.rsv2 || header.rsv3 || (has_begun && header.rsv1) {
+            return Err(violation("a reserved bit is set"));
+        }
+        let Some(mask) = header.mask else { return Err(violation("a frame of a client is not masked")) };
+        let is_here = length <= (frame.len() - start) as u64;
+        if !is_here {
+            return Err(FrameError::Protocol(CLOSE_TOO_LARGE, "the message is too large".to_owned()));
+        }
+        let payload =
+            frame[start..].iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+        let is_text = begins.then_some(opcode == Data::Text);
+        Ok(Some(DeflatedFrame { payload, is_text, is_final: header.is_final }))
+    }
+
+    fn take_deflated(&mut self, frame: DeflatedFrame) -> Result<Option<FrameEvent>, FrameError> {
+        let failed = |error| match error {
+            InflateError::TooLarge => {
+                FrameError::Protocol(CLOSE_TOO_LARGE, "the message is too large".to_owned())
+            }
+            InflateError::Malformed => {
+                FrameError::Protocol(CLOSE_TEXT, "the compressed data is malformed".to_owned())
+            }
+        };
+        let unfinished = std::mem::replace(&mut self.unfinished, Unfinished::No);
+        let (is_text, mut inflating) = match (frame.is_text, unfinished) {
+            (None, Unfinished::Deflated { is_text, inflating }) => (is_text, inflating),
+            (is_text, _) => (is_text.unwrap_or_default(), Box::new(Inflating::new(self.message_bytes_max))),
+        };
+        inflating.push(&frame.payload).map_err(failed)?;
+        if !frame.is_final {
+            self.unfinished = Unfinished::Deflated { is_text, inflating };
+            return Ok(None);
+        }
+        let bytes = inflating.finish().map_err(failed)?;
+        let message = if is_text {
+            let text = String::from_utf8(bytes);
+            Message::Text(text.map_err(|why| FrameError::Protocol(CLOSE_TEXT, why.to_string()))?)
+        } else {
+            Message::Binary(bytes.into())
+        };
+        Ok(Some(FrameEvent::Message(message)))
+    }
+
+    fn take_plain(&mut self, bytes: usize) -> Result<Option<FrameEvent>, FrameError> {
         let read = self.context.read(&mut ReadOnly(&self.buffer[self.at..][..bytes]));
         self.at += bytes;
         self.largest = self.largest.max(bytes);
@@ -193,6 +302,18 @@ fn bad_gateway(frame: &[u8]) -> Option<(u16, String)> {
     Some((CLOSE_BAD_GATEWAY, String::from_utf8_lossy(reason).into_owned()))
 }
 
+/// A frame of a compressed message, unmasked.
+struct DeflatedFrame {
+    payload: Vec<u8>,
+    /// Whether the message is text. `None` if it is not the first frame.
+    is_text: Option<bool>,
+    is_final: bool,
+}
+
+fn violation(why: &str) -> FrameError {
+    FrameError::Protocol(CLOSE_PROTOCOL, why.to_owned())
+}
+
 fn failed(error: Error) -> FrameError {
     match error {
         Error::Io(error) => FrameError::Io(error),
@@ -225,17 +346,46 @@ impl Write for ReadOnly<'_> {
     }
 }
 
-/// Encodes a message as one frame. Every client gets the same frame.
-pub(super) fn message(message: &Message) -> Vec<u8> {
-    match message {
-        Message::Text(text) => data(text.as_bytes(), Data::Text),
-        Message::Binary(bytes) => data(bytes, Data::Binary),
+/// Encodes a message as one frame, compressed if that was negotiated and makes it smaller.
+pub(super) fn message(message: &Message, deflate: Option<Deflate>) -> Vec<u8> {
+    let (payload, kind) = match message {
+        Message::Text(text) => (text.as_bytes(), Data::Text),
+        Message::Binary(bytes) => (&bytes[..], Data::Binary),
+    };
+    match deflate.and_then(|deflate| deflate.compress(payload)) {
+        Some(deflated) => data(&deflated, kind, true),
+        None => data(payload, kind, false),
     }
 }
 
-fn data(bytes: &[u8], kind: Data) -> Vec<u8> {
+/// The frames of one message. All clients with the same window get the same frame.
+pub(super) struct Encoded<'m> {
+    message: &'m Message,
+    /// Frames by their window, which is 0 without compression.
+    frames: Vec<(u8, Bytes)>,
+}
+
+impl Encoded<'_> {
+    pub(super) fn new(message: &Message) -> Encoded<'_> {
+        Encoded { message, frames: Vec::new() }
+    }
+
+    /// Returns the frame for a client.
+    pub(super) fn frame(&mut self, deflate: Option<Deflate>) -> Bytes {
+        let window = deflate.map_or(0, Deflate::window_bits);
+        if let Some((_, frame)) = self.frames.iter().find(|(known, _)| *known == window) {
+            return frame.clone();
+        }
+        let frame = Bytes::from(message(self.message, deflate));
+        self.frames.push((window, frame.clone()));
+        frame
+    }
+}
+
+fn data(bytes: &[u8], kind: Data, is_deflated: bool) -> Vec<u8> {
     // tungstenite writes only the header, so that the payload is copied once.
-    let frame = Frame::message(Bytes::new(), OpCode::Data(kind), true);
+    let mut frame = Frame::message(Bytes::new(), OpCode::Data(kind), true);
+    frame.header_mut().rsv1 = is_deflated;
     let mut out = Vec::with_capacity(bytes.len() + 10);
     // Cannot fail: writing to a vector does not fail.
     let _ = frame.header().format(bytes.len() as u64, &mut out);

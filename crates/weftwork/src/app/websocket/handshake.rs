@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Method, StatusCode, Version, header};
 
+use super::deflate::Deflate;
 use super::{Origins, WebSockets};
 use crate::app::middleware::origin;
 use crate::message::{IntoResponse, Problem, Request, Response, SingleValue};
@@ -15,12 +16,16 @@ const VERSION: HeaderValue = HeaderValue::from_static("13");
 pub(super) struct Handshake {
     accept: HeaderValue,
     pub(super) protocol: Option<&'static str>,
+    pub(super) deflate: Option<Deflate>,
 }
 
 impl Handshake {
     /// Adds the reply to the client's key to the response.
     pub(super) fn complete(self, response: Response) -> Response {
-        let response = response.with_header(header::SEC_WEBSOCKET_ACCEPT, self.accept);
+        let mut response = response.with_header(header::SEC_WEBSOCKET_ACCEPT, self.accept);
+        if let Some(deflate) = self.deflate {
+            response.set_header(header::SEC_WEBSOCKET_EXTENSIONS, deflate.response());
+        }
         match self.protocol.map(HeaderValue::try_from) {
             Some(Ok(protocol)) => response.with_header(header::SEC_WEBSOCKET_PROTOCOL, protocol),
             _ => response,
@@ -58,7 +63,8 @@ pub(super) fn accept(req: &Request<'_>, options: &WebSockets) -> Result<Handshak
     let offered = |protocol: &&&str| {
         req.elements(header::SEC_WEBSOCKET_PROTOCOL).any(|offer| offer == protocol.as_bytes())
     };
-    Ok(Handshake { accept, protocol: options.protocols.iter().find(offered).copied() })
+    let deflate = options.compresses.then(|| Deflate::negotiated(req)).flatten();
+    Ok(Handshake { accept, protocol: options.protocols.iter().find(offered).copied(), deflate })
 }
 
 fn is_origin_allowed(req: &Request<'_>, origins: &Origins) -> bool {

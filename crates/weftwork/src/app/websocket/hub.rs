@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::frames::{self, FrameError, FrameEvent, Incoming};
+use super::deflate::Deflate;
+use super::frames::{self, Encoded, FrameError, FrameEvent, Incoming};
 use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedSender, Request, Response, UpgradeHandler, UpgradePanic};
@@ -97,13 +98,27 @@ pub struct WebSocketHub<T = ()> {
 /// Function that is called with every event.
 type Callback<T> = Box<dyn Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync>;
 
-type Sockets<T> = HashMap<SocketId, (FeedSender, Arc<HubSocket<T>>)>;
+type Sockets<T> = HashMap<SocketId, Member<T>>;
+
+struct Member<T> {
+    sender: FeedSender,
+    socket: Arc<HubSocket<T>>,
+    deflate: Option<Deflate>,
+}
+
+impl<T> Clone for Member<T> {
+    fn clone(&self) -> Member<T> {
+        Member { sender: self.sender.clone(), socket: self.socket.clone(), deflate: self.deflate }
+    }
+}
 
 struct Shared<T> {
     options: WebSockets,
     on: Callback<T>,
     sockets: Mutex<Sockets<T>>,
     next: AtomicU64,
+    /// Windows of compression that sockets have had, as bits.
+    windows: AtomicU16,
 }
 
 impl<T> Clone for WebSocketHub<T> {
@@ -127,7 +142,8 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         on: impl Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync + 'static,
     ) -> WebSocketHub<T> {
         let (sockets, next) = (Mutex::default(), AtomicU64::new(1));
-        WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next }) }
+        let windows = AtomicU16::new(0);
+        WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next, windows }) }
     }
 
     /// Answers the handshake like [`join`](WebSocketHub::join). The socket has this
@@ -184,13 +200,16 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
             Err(refused) => return *refused,
         };
         let (sender, feed) = Feed::new(shared.options.feed_limits);
-        let first = first_messages.into_iter().map(|message| frames::message(&message).into());
+        let deflate = agreed.deflate;
+        shared.windows.fetch_or(deflate.map_or(0, Deflate::bit), Ordering::Relaxed);
+        let first = first_messages.into_iter().map(|message| frames::message(&message, deflate).into());
         let feed = feed.with_backlog(first);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
         let socket = Arc::new(HubSocket { id, protocol: agreed.protocol, value });
-        self.lock().insert(id, (sender.clone(), socket.clone()));
+        let member = Member { sender: sender.clone(), socket: socket.clone(), deflate };
+        self.lock().insert(id, member);
         let receiver = HubReceiver {
-            incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES),
+            incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES, deflate.is_some()),
             hub: self.clone(),
             socket: socket.clone(),
             sender,
@@ -203,25 +222,30 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
 
     /// Sends a message to all sockets. Returns the number of sockets.
     pub fn send(&self, message: &Message) -> usize {
-        let frame = Bytes::from(frames::message(message));
+        let mut frames = Encoded::new(message);
+        frames.frame(None);
+        // Compressed before the lock is taken, because that takes time.
+        for deflate in Deflate::of_bits(self.shared.windows.load(Ordering::Relaxed)) {
+            frames.frame(Some(deflate));
+        }
         // Sockets that cannot be sent to are about to be removed.
-        self.lock().values().filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
+        self.lock().values().filter(|member| member.sender.send(frames.frame(member.deflate)).is_ok()).count()
     }
 
     /// Sends a message to the sockets that `wanted` selects. Returns the number of sockets.
     pub fn send_where(&self, message: &Message, wanted: impl Fn(&HubSocket<T>) -> bool) -> usize {
-        let frame = Bytes::from(frames::message(message));
+        let mut frames = Encoded::new(message);
         // `wanted` may use the hub, so it is not called under the lock.
         let all: Vec<_> = self.lock().values().cloned().collect();
-        let wanted = all.iter().filter(|(_, socket)| wanted(socket));
-        wanted.filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
+        let wanted = all.iter().filter(|member| wanted(&member.socket));
+        wanted.filter(|member| member.sender.send(frames.frame(member.deflate)).is_ok()).count()
     }
 
     /// Sends a message to one socket. Returns false if the socket is gone, or is disconnected because its
     /// client is too slow.
     pub fn send_to(&self, id: SocketId, message: &Message) -> bool {
-        let sender = self.sender(id);
-        sender.is_some_and(|sender| sender.send(frames::message(message)).is_ok())
+        let member = self.lock().get(&id).cloned();
+        member.is_some_and(|member| member.sender.send(frames::message(message, member.deflate)).is_ok())
     }
 
     /// Closes a socket. See [`WebSocket::close`](super::WebSocket::close).
@@ -234,7 +258,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// Closes all sockets. Clients that reconnect are served again.
     pub fn close_all(&self, code: u16, reason: &str) {
         let frame = Bytes::from(frames::close(code, reason));
-        let all: Vec<FeedSender> = self.lock().values().map(|(sender, _)| sender.clone()).collect();
+        let all: Vec<FeedSender> = self.lock().values().map(|member| member.sender.clone()).collect();
         all.iter().for_each(|sender| close_after(sender, frame.clone()));
     }
 
@@ -245,11 +269,11 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
 
     /// Returns the sockets of the hub.
     pub fn sockets(&self) -> Vec<Arc<HubSocket<T>>> {
-        self.lock().values().map(|(_, socket)| socket.clone()).collect()
+        self.lock().values().map(|member| member.socket.clone()).collect()
     }
 
     fn sender(&self, id: SocketId) -> Option<FeedSender> {
-        self.lock().get(&id).map(|(sender, _)| sender.clone())
+        self.lock().get(&id).map(|member| member.sender.clone())
     }
 
     /// Calls the function with an event. A panic must not end the loop, so it is returned as an error with its

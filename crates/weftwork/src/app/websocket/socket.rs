@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Message;
+use super::deflate::Deflate;
 use super::frames::{self, FrameError, FrameEvent, Incoming};
 use super::outgoing::Outgoing;
 use crate::message::{Upgraded, UpgradedReader};
@@ -44,19 +45,20 @@ pub struct WebSocketReader {
 #[derive(Clone)]
 pub struct WebSocketWriter {
     outgoing: Arc<Outgoing>,
+    deflate: Option<Deflate>,
 }
 
 impl WebSocket {
     pub(super) fn new(
         line: Upgraded,
-        protocol: Option<&'static str>,
+        (protocol, deflate): (Option<&'static str>, Option<Deflate>),
         message_bytes_max: u64,
         waiting_bytes_max: u64,
     ) -> WebSocket {
         let (mut line, writer) = line.split();
         line.set_timeout(Some(line.heartbeat()));
         let outgoing = Arc::new(Outgoing::new(writer, waiting_bytes_max));
-        let incoming = Incoming::new(message_bytes_max, READ_BYTES);
+        let incoming = Incoming::new(message_bytes_max, READ_BYTES, deflate.is_some());
         let reader = WebSocketReader {
             line,
             incoming,
@@ -67,7 +69,7 @@ impl WebSocket {
             close_deadline: None,
             is_over: false,
         };
-        WebSocket { reader, writer: WebSocketWriter { outgoing } }
+        WebSocket { reader, writer: WebSocketWriter { outgoing, deflate } }
     }
 
     pub(super) fn outgoing(&self) -> &Arc<Outgoing> {
@@ -234,7 +236,7 @@ impl WebSocketWriter {
     /// queue is full (`QuotaExceeded`, see [`WebSockets::feed_limits`](super::WebSockets::feed_limits)). After the last
     /// two, the client is disconnected.
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
-        self.outgoing.send(frames::message(&message.into()))
+        self.outgoing.send(frames::message(&message.into(), self.deflate))
     }
 
     /// Closes the socket. See [`WebSocket::close`].

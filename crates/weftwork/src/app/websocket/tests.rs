@@ -194,7 +194,7 @@ impl Read for Parts<'_> {
 }
 
 pub(super) fn read(parts: Vec<&[u8]>) -> (Vec<FrameEvent>, FrameError) {
-    let mut incoming = Incoming::new(1000, 16);
+    let mut incoming = Incoming::new(1000, 16, false);
     let mut parts = Parts(parts);
     let mut all = Vec::new();
     loop {
@@ -265,7 +265,7 @@ fn a_large_message_is_not_paid_for_afterwards() {
     let mut parts = vec![long_frame(0x02, 400_000), long_frame(0x00, 400_000), frame(0x80, b"end")];
     for large in [vec![long_frame(0x82, 1 << 20)], std::mem::take(&mut parts)] {
         let bytes = [large.concat(), frame(0x81, b"hello")].concat();
-        let mut incoming = Incoming::new(1 << 20, 128);
+        let mut incoming = Incoming::new(1 << 20, 128, false);
         let mut source = Parts(bytes.chunks(10_000).collect());
         assert!(matches!(incoming.next(&mut source), Ok(FrameEvent::Message(Message::Binary(_)))));
         assert_eq!(incoming.next(&mut source).unwrap(), hello());
@@ -278,7 +278,7 @@ fn a_large_message_is_not_paid_for_afterwards() {
 #[test]
 fn a_length_that_is_only_declared_takes_no_memory() {
     let bytes = &long_frame(0x82, 1 << 20)[..20];
-    let mut incoming = Incoming::new(1 << 20, 128);
+    let mut incoming = Incoming::new(1 << 20, 128, false);
     assert!(incoming.next(&mut Parts(vec![bytes])).is_err());
     assert!(incoming.footprint() <= 1024, "{} bytes are held", incoming.footprint());
 }
@@ -295,7 +295,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
         }
     }
     let bytes = long_frame(0x82, 1 << 20);
-    let mut incoming = Incoming::new(1 << 20, 128);
+    let mut incoming = Incoming::new(1 << 20, 128, false);
     let mut source = Widest(Parts(bytes.chunks(1 << 10).collect()), 0);
     assert!(
         matches!(incoming.next(&mut source), Ok(FrameEvent::Message(Message::Binary(event))) if event.len() == 1 << 20)
@@ -485,9 +485,9 @@ fn a_close_ends_it() {
 
 #[test]
 fn what_a_server_sends_is_not_masked() {
-    assert_eq!(frames::message(&"hi".into()), b"\x81\x02hi");
-    assert_eq!(frames::message(&Bytes::from("hi").into()), b"\x82\x02hi");
-    let long = frames::message(&Message::Binary(Bytes::from(vec![7; 70_000])));
+    assert_eq!(frames::message(&"hi".into(), None), b"\x81\x02hi");
+    assert_eq!(frames::message(&Bytes::from("hi").into(), None), b"\x82\x02hi");
+    let long = frames::message(&Message::Binary(Bytes::from(vec![7; 70_000])), None);
     assert_eq!((&long[..10], long.len()), (&[0x82, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70][..], 70_010));
     assert_eq!(frames::ping(), b"\x89\x00");
     assert_eq!(frames::pong(Bytes::from("x")), b"\x8a\x01x");

@@ -1,0 +1,80 @@
+//! Tests of the signals that a server survives: reload, and logs that are opened again.
+
+use std::fs::File;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::pty::OpenptFlags;
+
+use crate::process::{Weft, command};
+use crate::supervised::Supervisor;
+
+pub(crate) const ENGINES: [&str; 5] = ["adaptive", "reactor", "workers", "pool", "fibers"];
+
+#[test]
+fn a_request_in_flight_survives_signals_of_operators() {
+    for engine in ENGINES {
+        let mut weft = Weft::start(&format!("--port 0 --log info --engine {engine}"));
+        for (signal, line) in [("-HUP", "SIGHUP: log files are open again"), ("-USR1", "SIGUSR1: log files")]
+        {
+            let mut client = weft.connect();
+            client.send(b"GET /slow?ms=200 HTTP/1.1\r\nHost: here\r\n\r\n");
+            weft.signal(signal);
+            weft.wait_for(line);
+            assert_eq!(client.answer(false).status, 200, "{engine} {signal}");
+            assert_eq!(client.ask("GET /health").status, 200, "{engine} {signal}");
+        }
+        weft.signal("-TERM");
+        assert_eq!(weft.end().0, Some(0), "{engine}");
+    }
+}
+
+#[test]
+fn systemd_hears_of_a_reload() {
+    let supervisor = Supervisor::new("reload");
+    let weft = Weft::start_with("--port 0", &[supervisor.variable()]);
+    assert_eq!(supervisor.hears(), "READY=1");
+    for _ in 0..2 {
+        weft.signal("-HUP");
+        let reloading = supervisor.hears();
+        assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+        assert_eq!(supervisor.hears(), "READY=1");
+    }
+}
+
+#[test]
+fn they_can_be_left_to_the_program() {
+    for signal in ["-HUP", "-USR1", "-USR2"] {
+        let weft = Weft::start("--port 0 --maintenance-signals off");
+        weft.signal(signal);
+        assert_eq!(weft.end().0, None, "the default action of {signal} ends the process");
+    }
+}
+
+/// A shell sends SIGHUP to its jobs when its window is closed.
+#[test]
+fn a_hangup_ends_the_process_once_its_terminal_has_gone() {
+    let terminal = || {
+        let master =
+            rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        rustix::pty::grantpt(&master).unwrap();
+        rustix::pty::unlockpt(&master).unwrap();
+        let name = rustix::pty::ptsname(&master, Vec::new()).unwrap();
+        let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        (master, slave)
+    };
+    let (master, slave) = terminal();
+    let mut weft = command("--port 0", &[]);
+    weft.stdout(Stdio::piped()).stderr(Stdio::from(slave));
+    let weft = Weft::start_at_terminal(weft);
+    weft.signal("-HUP");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(weft.connect().ask("GET /health").status, 200, "the terminal is there");
+    let mut client = weft.connect();
+    client.send(b"GET /slow?ms=300 HTTP/1.1\r\nHost: here\r\n\r\n");
+    drop(master);
+    weft.signal("-HUP");
+    assert_eq!(client.answer(false).status, 200, "it ends in good order");
+    let (code, out, _) = weft.end();
+    assert!(code == Some(0) && out.contains("stopped in "), "{code:?} {out}");
+}

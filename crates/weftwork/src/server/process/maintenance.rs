@@ -1,0 +1,87 @@
+//! Work that signals ask for while the server goes on: log files are opened again, and the program reloads.
+//!
+//! A thread of its own does the work, because a log or a hook may block, and a signal that stops the server must be seen.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+
+use super::notify;
+use super::signals::SignalEvent;
+use crate::error::Result;
+use crate::transport::log_file::LogFile;
+
+/// Maximum number of signals that wait for the thread. More signals ask for the same again.
+const WAITING_MAX: usize = 2;
+
+/// Functions of the program that a reload calls.
+#[derive(Clone, Default)]
+pub(crate) struct ReloadHooks(Vec<Arc<dyn Fn() -> Result<()> + Send + Sync>>);
+
+impl ReloadHooks {
+    pub(crate) fn push(&mut self, hook: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        self.0.push(Arc::new(hook));
+    }
+}
+
+impl fmt::Debug for ReloadHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} functions", self.0.len())
+    }
+}
+
+/// Sends the work to its thread, which starts at the first signal.
+pub(crate) struct Maintenance {
+    hooks: ReloadHooks,
+    thread: Option<SyncSender<SignalEvent>>,
+}
+
+impl Maintenance {
+    pub(crate) fn new(hooks: ReloadHooks) -> Maintenance {
+        Maintenance { hooks, thread: None }
+    }
+
+    /// Begins the work of SIGHUP or SIGUSR1. Other events need none.
+    pub(crate) fn handle(&mut self, event: SignalEvent) {
+        if !matches!(event, SignalEvent::Reload | SignalEvent::ReopenLogs) {
+            return;
+        }
+        if self.thread.is_none() {
+            let (sender, events) = sync_channel(WAITING_MAX);
+            let hooks = self.hooks.clone();
+            let started = Builder::new().name("weft-reload".into()).spawn(move || work(&hooks, &events));
+            self.thread = started.is_ok().then_some(sender);
+        }
+        if let Some(thread) = &self.thread {
+            let _ = thread.try_send(event);
+        }
+    }
+}
+
+fn work(hooks: &ReloadHooks, events: &Receiver<SignalEvent>) {
+    for event in events {
+        if event == SignalEvent::ReopenLogs {
+            reopen("SIGUSR1");
+            continue;
+        }
+        notify::notify(&notify::reloading());
+        reopen("SIGHUP");
+        for hook in &hooks.0 {
+            match catch_unwind(AssertUnwindSafe(|| hook())) {
+                Ok(Ok(())) => log::info!("SIGHUP: reloaded"),
+                Ok(Err(error)) => log::error!("SIGHUP: cannot reload, the server goes on as before: {error}"),
+                Err(_) => log::error!("SIGHUP: the reload panicked, the server goes on"),
+            }
+        }
+        notify::notify(notify::READY);
+    }
+}
+
+fn reopen(signal: &str) {
+    match LogFile::reopen_all() {
+        Ok(()) => log::info!("{signal}: log files are open again"),
+        Err(error) => log::error!("{signal}: {error}"),
+    }
+}

@@ -1,0 +1,68 @@
+//! Waits for signals while the server runs, and stops it.
+
+use std::time::{Duration, Instant};
+
+use super::process::maintenance::Maintenance;
+use super::process::signals::{SignalEvent, Signals};
+use super::process::{descriptors, notify};
+use super::shutdown_log::ShutdownLog;
+use super::{Running, ServerStatus};
+use crate::error::{Error, Result};
+use crate::shutdown::ShutdownReport;
+
+/// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
+
+impl Running {
+    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`](super::Server::run) does.
+    ///
+    /// # Errors
+    /// The system does not allow waiting for the signals.
+    pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
+        let (report, shutdown_log) = self.wait_and_stop(signals)?;
+        shutdown_log.end();
+        Ok(report)
+    }
+
+    pub(super) fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
+        let mut maintenance = Maintenance::new(std::mem::take(&mut self.reload_hooks));
+        descriptors::warn_of_unused();
+        notify::notify(notify::READY);
+        serve(&mut signals, &mut maintenance)?;
+        let stop_started = Instant::now();
+        // The stop comes first, because the log may be stuck.
+        self.announce_stop();
+        notify::notify(notify::STOPPING);
+        let mut shutdown_log = ShutdownLog::begin();
+        shutdown_log.say("stopping: requests in flight may finish, a second signal cuts them");
+        let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
+        let report = self.stop(delay, timeout, move || {
+            let Ok(Some(event)) = signals.wait(Some(Duration::from_millis(1))) else { return false };
+            maintenance.handle(event);
+            event == SignalEvent::Stop && stop_started.elapsed() >= ONE_SIGNAL
+        });
+        Ok((report, shutdown_log))
+    }
+
+    /// Returns the status of the server, for use while the server is waited for. [`Server::status`](super::Server::status)
+    /// returns it before the start.
+    pub fn status(&self) -> ServerStatus {
+        self.status.clone()
+    }
+}
+
+/// Returns when the server must stop.
+fn serve(signals: &mut Signals, maintenance: &mut Maintenance) -> Result<()> {
+    let refused = |error| Error::io("cannot wait for signals", error);
+    let watchdog = notify::watchdog_interval();
+    loop {
+        match signals.wait(watchdog).map_err(refused)? {
+            Some(SignalEvent::Stop) => return Ok(()),
+            Some(event) => maintenance.handle(event),
+            None => {}
+        }
+        if watchdog.is_some() {
+            notify::notify(notify::WATCHDOG);
+        }
+    }
+}
