@@ -42,6 +42,8 @@ macro_rules! every_engine {
             mod limits;
             mod many_clients;
             mod middleware;
+            #[cfg(feature = "metrics")]
+            mod observed;
             mod panics;
             mod peers;
             mod persistence;

@@ -124,7 +124,7 @@ impl Conn {
         live.watched = None;
         live.conn.handler_ran |= now > begun;
         if live.conn.observed.is_some() && (now > begun || is_later) {
-            live.conn.note_if_client_left();
+            live.conn.note_if_client_closed();
         }
         response.as_mut().map_or(now, |response| live.answer(response, now, slot))
     }

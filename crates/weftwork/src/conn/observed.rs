@@ -34,6 +34,8 @@ pub(super) struct Observed {
     written: Vec<(Observers, ResponseEnd)>,
     /// Bytes that the kernel had not accepted at the last look.
     unsent: u64,
+    /// Whether the client had closed its side before the response was written. It may still read.
+    has_closed: bool,
 }
 
 impl Observed {
@@ -46,6 +48,7 @@ impl Observed {
             end: ResponseEnd::default(),
             written: Vec::new(),
             unsent: 0,
+            has_closed: false,
         })
     }
 
@@ -56,12 +59,6 @@ impl Observed {
 
     pub(super) fn note_read(&mut self) {
         self.read_at = Some(Instant::now());
-    }
-
-    fn end_written(&mut self) {
-        for (observers, end) in self.written.drain(..) {
-            observers.into_iter().for_each(|observer| observer.on_end(&end));
-        }
     }
 }
 
@@ -146,11 +143,30 @@ impl Conn {
         }
     }
 
-    /// Records that the client has left, if it has closed its side while the handler ran.
+    /// Looks whether the client has closed its side while the handler ran.
     #[cold]
-    pub(super) fn note_if_client_left(&mut self) {
-        if self.stream.peer_has_gone() {
-            self.note_error(ResponseEnd::CLIENT_GONE);
+    pub(super) fn note_if_client_closed(&mut self) {
+        let has_closed = self.stream.peer_has_gone();
+        if let Some(observed) = &mut self.observed {
+            observed.has_closed |= has_closed;
+        }
+    }
+
+    /// Returns whether the client has left that had closed its side. A client on this machine that still reads is known by the
+    /// missing reset. Over a network the reset comes later, and few clients close only their sending side.
+    fn has_client_left(&self) -> bool {
+        let is_near = self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+        !is_near || self.stream.is_reset()
+    }
+
+    /// Ends the responses that were sent.
+    fn end_sent(&mut self) {
+        let has_closed = self.observed.as_deref().is_some_and(|observed| observed.has_closed);
+        let has_left = has_closed && self.has_client_left();
+        let Some(observed) = &mut self.observed else { return };
+        for (observers, mut end) in observed.written.drain(..) {
+            end.error = end.error.or(has_left.then_some(ResponseEnd::CLIENT_GONE));
+            observers.into_iter().for_each(|observer| observer.on_end(&end));
         }
     }
 
@@ -167,7 +183,7 @@ impl Conn {
         }
         observed.unsent = unsent;
         if unsent == 0 {
-            observed.end_written();
+            self.end_sent();
         }
     }
 
@@ -177,8 +193,8 @@ impl Conn {
         let unsent = self.unsent_in_all();
         let Some(observed) = &mut self.observed else { return };
         observed.unsent = unsent;
-        if unsent == 0 {
-            observed.end_written();
+        if unsent == 0 && !observed.written.is_empty() {
+            self.end_sent();
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct SharedPoller {
     conns: AtomicUsize,
     /// Connections in their slots. The others are with a thread.
     idle_conns: AtomicUsize,
+    /// Tells which of them have events, without taking the events. Absent if nobody observes how long requests wait.
+    watcher: Option<OwnedFd>,
 }
 
 struct TimedSlot {
@@ -47,6 +49,8 @@ struct TimedSlot {
     slot: ConnSlot<Box<Conn>>,
     /// When the connection was put there last, a [`Tick`].
     since: AtomicU64,
+    /// When the monitor saw that it has an event. 0: it has not.
+    waits_since: AtomicU64,
 }
 
 /// Frees the slot of a connection that is with a thread when dropped. Does nothing if the connection has left before.
@@ -55,6 +59,18 @@ pub(super) struct SlotGuard<'a>(&'a SharedPoller, usize);
 impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.0.free(self.1);
+    }
+}
+
+impl TimedSlot {
+    /// Returns whether the connection with this token is here.
+    fn note_waiting(&self, token: usize, now: Tick) -> bool {
+        let is_here = self.slot.generation() == token;
+        if is_here {
+            let now = now.0.max(1);
+            let _ = self.waits_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        is_here
     }
 }
 
@@ -92,8 +108,13 @@ impl EventSource for SharedPoller {
 }
 
 impl SharedPoller {
-    pub(super) fn open() -> io::Result<SharedPoller> {
-        let slot = |index| TimedSlot { slot: ConnSlot::new(index), since: AtomicU64::new(0) };
+    /// `is_observed`: it is to be known how long events wait for a thread.
+    pub(super) fn open(is_observed: bool) -> io::Result<SharedPoller> {
+        let slot = |index| TimedSlot {
+            slot: ConnSlot::new(index),
+            since: AtomicU64::new(0),
+            waits_since: AtomicU64::new(0),
+        };
         let shared = SharedPoller {
             poller: epoll::create(CreateFlags::CLOEXEC)?,
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -101,6 +122,7 @@ impl SharedPoller {
             free: Mutex::new((0..CONNS_MAX).rev().collect()),
             conns: AtomicUsize::new(0),
             idle_conns: AtomicUsize::new(0),
+            watcher: is_observed.then(|| epoll::create(CreateFlags::CLOEXEC)).transpose()?,
         };
         let waker = EventData::new_u64(WAKER);
         epoll::add(&shared.poller, &shared.waker, waker, EventFlags::IN | EventFlags::ET)?;
@@ -119,6 +141,10 @@ impl SharedPoller {
             lock(&self.free).push(index);
             return None;
         }
+        if let Some(watcher) = &self.watcher {
+            // If the kernel refuses it, the wait of its requests is not known exactly.
+            let _ = epoll::add(watcher, conn.as_fd(), EventData::new_u64(token as u64), EventFlags::IN);
+        }
         let is_first = self.conns.fetch_add(1, Ordering::SeqCst) == 0;
         (conn.owner.registered, conn.owner.token) = (Registered::Shared, token);
         Some(is_first)
@@ -131,8 +157,9 @@ impl SharedPoller {
 
     /// Puts a connection into its slot. Returns it if something has happened to it meanwhile.
     pub(super) fn put_back(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
-        let TimedSlot { slot, since } = &self.slots[index(conn.owner.token)];
+        let TimedSlot { slot, since, waits_since } = &self.slots[index(conn.owner.token)];
         since.store(now.0, Ordering::Relaxed);
+        waits_since.store(0, Ordering::Relaxed);
         self.idle_conns.fetch_add(1, Ordering::SeqCst);
         let token = conn.owner.token;
         let (mut conn, closed) = slot.put(token, conn)?;
@@ -149,8 +176,13 @@ impl SharedPoller {
         }
         let token = token as usize;
         let closed = flags.intersects(CLOSES);
-        let mut conn = self.slots[index(token)].slot.take(token, closed)?;
+        let TimedSlot { slot, waits_since, .. } = &self.slots[index(token)];
+        let mut conn = slot.take(token, closed)?;
         self.idle_conns.fetch_sub(1, Ordering::SeqCst);
+        if self.watcher.is_some() {
+            let since = waits_since.swap(0, Ordering::Relaxed);
+            conn.owner.arrived = (since > 0).then_some(Tick(since));
+        }
         // The slot may have been reused just now, and then this is another connection.
         conn.note_ready(closed && conn.owner.token == token);
         Some(conn)
@@ -161,6 +193,9 @@ impl SharedPoller {
         if conn.owner.registered == Registered::Shared {
             // Cannot fail for a socket that is registered and open.
             let _ = epoll::delete(&self.poller, conn.as_fd());
+            if let Some(watcher) = &self.watcher {
+                let _ = epoll::delete(watcher, conn.as_fd());
+            }
             conn.owner.registered = Registered::Not;
             // What has come may have been told of here.
             conn.note_ready(false);
@@ -195,12 +230,27 @@ impl SharedPoller {
         ready.is_ok_and(|count| count > 0)
     }
 
+    /// Notes which connections have events that no thread has taken, for those that observe how long requests wait. Returns how
+    /// many they are.
+    pub(super) fn note_waiting(&self, now: Tick) -> usize {
+        let Some(watcher) = &self.watcher else { return 0 };
+        let mut events = Vec::with_capacity(CONNS_MAX);
+        let timeout = Timespec::default();
+        if epoll::wait(watcher, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).is_err() {
+            return 0;
+        }
+        let tokens = events.iter().map(|event: &Event| event.data.u64() as usize);
+        tokens.filter(|token| self.slots[index(*token)].note_waiting(*token, now)).count()
+    }
+
     /// Takes out the connections that had no request for so long, at most [`IDLE_MAX`]. Zero: all that are in their slots.
     pub(super) fn evict_idle(&self, idle: Duration, now: Tick, mut to: impl FnMut(Box<Conn>)) {
-        for TimedSlot { slot, since } in &self.slots {
+        for TimedSlot { slot, since, waits_since } in &self.slots {
             let is_idle = Tick(since.load(Ordering::Relaxed)).after(idle.min(IDLE_MAX)) <= now;
             if is_idle && let Some(mut conn) = slot.withdraw() {
                 self.idle_conns.fetch_sub(1, Ordering::SeqCst);
+                let since = waits_since.swap(0, Ordering::Relaxed);
+                conn.owner.arrived = (since > 0).then_some(Tick(since));
                 self.remove(&mut conn);
                 to(conn);
             }

@@ -164,7 +164,7 @@ impl Shared {
             loops,
             listeners: Listeners::new(&listeners),
             cells: opened.iter().map(|_| CachePadded::new(HandoffCell::new())).collect(),
-            pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open()?),
+            pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open(!cx.observers().is_empty())?),
             predictor: BlockingPredictor::new(),
             threads: Threads::default(),
             starved: LogLimit::new(1),
@@ -259,7 +259,12 @@ impl Shared {
 
     fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
         match work {
-            Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
+            Work::Event(mut conn) => {
+                if let Some(since) = conn.owner.arrived {
+                    conn.leave_queue(since, self.cx.clock.now(), &self.cx);
+                }
+                self.serve_detached(conn, Some(true), worker);
+            }
             Work::Job(Job::Serve(mut conn)) => {
                 if conn.owner.queued_since.is_some() {
                     conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);

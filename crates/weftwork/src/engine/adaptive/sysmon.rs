@@ -148,6 +148,9 @@ impl Shared {
         let now = self.cx.clock.now();
         let is_short = self.pool.has_queue() || self.is_short();
         looks.short = if is_short { looks.short + 1 } else { 0 };
+        if is_short {
+            self.pool.source.note_waiting(now);
+        }
         // On full cores a thread more is of little use. But the threads that were expected to come back may all be parked.
         if is_short && (!looks.cpu.is_full() || looks.short.is_multiple_of(SHORT_LOOKS)) {
             self.pool.add_thread(&|| self.spawn());

@@ -18,7 +18,7 @@ impl Setup {
     fn open() -> Setup {
         let (_, site) = Burst::pending(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
-        Setup { site, address, poller: SharedPoller::open().unwrap() }
+        Setup { site, address, poller: SharedPoller::open(true).unwrap() }
     }
 
     /// A client, and its connection.

@@ -26,7 +26,7 @@ impl EventSource for SharedPoller {
 }
 
 impl SharedPoller {
-    pub(super) fn open() -> io::Result<SharedPoller> {
+    pub(super) fn open(_: bool) -> io::Result<SharedPoller> {
         Ok(SharedPoller)
     }
 
@@ -54,6 +54,10 @@ impl SharedPoller {
 
     pub(super) fn has_events(&self) -> bool {
         false
+    }
+
+    pub(super) fn note_waiting(&self, _: Tick) -> usize {
+        0
     }
 
     pub(super) fn evict_idle(&self, _: Duration, _: Tick, _: impl FnMut(Box<Conn>)) {}

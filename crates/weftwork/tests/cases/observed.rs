@@ -1,0 +1,135 @@
+//! Tests that metrics and access log see what clients see, however a response is made.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weftwork::middleware::{AccessLog, LogFormat, Metrics};
+use weftwork::{Handler, HandlerExt, Request, Response, Router, Running, Settings};
+
+use super::CASE;
+use crate::support::{Client, Gate, eventually};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(data);
+        Ok(data.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Observed {
+    running: Running,
+    lines: Lines,
+}
+
+impl Observed {
+    fn start(site: impl Handler, change: impl FnOnce(Settings) -> Settings) -> Observed {
+        let lines = Lines::default();
+        let log = AccessLog::to(LogFormat::Json, lines.clone()).unwrap();
+        let server = CASE.bind("127.0.0.1:0").settings(change);
+        let metrics = Metrics::new().server(server.status());
+        let server = server.admin("127.0.0.1:0", metrics.page()).unwrap();
+        let running = server.start(site.with(metrics).with(log)).unwrap();
+        Observed { running, lines }
+    }
+
+    fn page(&self) -> String {
+        Client::connect_to(&self.running.admin_addresses()[0]).get("/").text().to_owned()
+    }
+
+    /// Waits until one response has these labels, and one line these parts.
+    fn sees(&self, labels: &[&str], parts: &[&str]) {
+        eventually(&format!("{labels:?} on the page, {parts:?} in the log"), || {
+            let page = self.page();
+            let is_counted = page.lines().any(|line| {
+                line.starts_with("http_server_request_duration_seconds_count")
+                    && line.ends_with("} 1")
+                    && labels.iter().all(|label| line.contains(label))
+            });
+            let lines = String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap();
+            is_counted && lines.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count() == 1
+        });
+    }
+}
+
+fn status(code: u16) -> String {
+    format!("http_response_status_code=\"{code}\"")
+}
+
+#[test]
+fn responses_of_the_server_itself_are_seen() {
+    let bug = |_: &mut Request| -> Response { panic!("as expected by the test") };
+    let site = Router::new().get("/bug", bug).get("/", || "hello");
+    let observed = Observed::start(site, |settings| {
+        settings.head_timeout(Duration::from_millis(200)).head_bytes_max(4 << 10).request_line_bytes_max(512)
+    });
+    for (request, code, error) in [
+        ("bad\r\n\r\n".to_owned(), 400, "malformed_request"),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(600)), 414, "malformed_request"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(5000)), 431, "malformed_request"),
+        ("GET / HTTP/1.1\r\nHo".to_owned(), 408, "head_timeout"),
+        ("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 421, "misdirected_request"),
+    ] {
+        let mut client = Client::connect(&observed.running);
+        client.send(request);
+        assert_eq!(client.answer().status, code);
+        let (label, in_log) = (format!("error_type=\"{error}\""), format!("\"error\":\"{error}\""));
+        observed.sees(&[&status(code), &label], &[&format!("\"status\":{code}"), &in_log]);
+    }
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /bug HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer().status, 500);
+    observed.sees(&[&status(500), "http_route=\"/bug\""], &["\"status\":500", "\"target\":\"/bug\""]);
+    let page = observed.page();
+    for line in ["weftwork_timeouts_total{kind=\"head\"} 1", "weftwork_faults_total{rule=\"RFC 9112 §3\"} "] {
+        assert!(page.contains(line), "{line} is not in {page}");
+    }
+}
+
+/// The client leaves while the handler runs. The handler's 200 reaches nobody.
+#[test]
+fn a_client_that_left_is_not_a_200() {
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    let slow = move |_: &mut Request| {
+        passed.pass();
+        "passed"
+    };
+    let observed = Observed::start(Router::new().get("/slow", slow), |settings| settings);
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.wait_for(1);
+    drop(client);
+    // A call of less than a millisecond counts as one during which no client leaves.
+    std::thread::sleep(Duration::from_millis(5));
+    gate.open();
+    let labels = [&status(499), "error_type=\"client_gone\"", "http_route=\"/slow\""];
+    observed.sees(&labels, &["\"status\":499", "\"error\":\"client_gone\"", "\"whole\":false"]);
+    assert!(!observed.page().contains(&status(200)));
+}
+
+/// RFC 9112 section 9.6: a client that has closed its sending side may still read.
+#[test]
+fn a_client_that_has_closed_its_sending_side_gets_its_200() {
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    let slow = move |_: &mut Request| {
+        passed.pass();
+        "passed"
+    };
+    let observed = Observed::start(slow, |settings| settings);
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.wait_for(1);
+    client.half_close();
+    std::thread::sleep(Duration::from_millis(5));
+    gate.open();
+    client.answer().is(200, "passed");
+    observed.sees(&[&status(200)], &["\"status\":200", "\"whole\":true"]);
+}
