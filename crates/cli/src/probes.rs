@@ -1,6 +1,7 @@
 //! `/health`, `/ready` and `/metrics`: what a supervisor, a proxy and Prometheus ask for.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use weftwork::http::{HeaderValue, Method, StatusCode, header};
 use weftwork::middleware::Metrics;
@@ -14,17 +15,13 @@ const METRICS: &str = "/metrics";
 pub(crate) struct Probes {
     status: ServerStatus,
     /// The page of the metrics. Absent if it is on the side listener.
-    page: Option<Box<dyn Fn(&mut Request<'_>) -> Response + Send + Sync>>,
+    page: Option<Arc<dyn Handler>>,
 }
 
 impl Probes {
     pub(crate) fn new(status: ServerStatus, metrics: Option<&Metrics>) -> Probes {
-        let mut probes = Probes { status, page: None };
-        if let Some(metrics) = metrics {
-            let page = metrics.page();
-            probes.page = Some(Box::new(move |req| page.call(req)));
-        }
-        probes
+        let page = metrics.map(|metrics| Arc::new(metrics.page()) as Arc<dyn Handler>);
+        Probes { status, page }
     }
 
     pub(crate) fn status(&self) -> &ServerStatus {
@@ -47,7 +44,7 @@ impl Probes {
     }
 
     pub(crate) fn metrics(&self, req: &mut Request<'_>) -> Response {
-        self.page.as_ref().map_or_else(Response::decline, |page| page(req))
+        self.page.as_ref().map_or_else(Response::decline, |page| page.call(req))
     }
 
     /// Puts the answers in front of a handler, except for names that the handler has itself.

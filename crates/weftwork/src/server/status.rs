@@ -15,7 +15,7 @@ use crate::engine::{Engine, EngineHandle};
 use crate::settings::Settings;
 use crate::transport::context::Context;
 #[cfg(feature = "metrics")]
-use crate::transport::events::{ConnState, EventFamily};
+use crate::transport::events::{ConnState, NumberFamily};
 use crate::transport::events::{Counters, ServerStats};
 use crate::transport::watchdog::Watchdog;
 
@@ -107,21 +107,27 @@ impl ServerStatus {
 
 #[cfg(feature = "metrics")]
 impl ServerStatus {
-    /// Returns the current numbers: name, description, label, and the value for each value of the label.
-    fn gauges(&self) -> Vec<(&'static str, &'static str, &'static str, Vec<(&'static str, u64)>)> {
+    /// Returns the current numbers.
+    fn gauges(&self) -> Vec<NumberFamily> {
         let settings = self.settings();
-        let count = |number: usize| vec![("", number as u64)];
+        let one = |name, about, number: usize| NumberFamily {
+            name,
+            about,
+            label: "",
+            numbers: vec![("", number as u64)],
+        };
         let (states, calls) = self.connection_states();
+        let about = "Connections open now.";
         vec![
-            ("connections", "Connections open now.", "state", states),
-            ("calls", "Handlers and writers of streamed bodies that run now.", "", count(calls)),
-            ("threads", "Threads that serve requests.", "", count(self.threads())),
-            ("queue_length", "Requests that wait for a thread.", "", count(self.queued())),
-            ("threads_max", "Setting threads_max.", "", count(settings.threads_max)),
-            ("queue_max", "Setting queue_max.", "", count(settings.queue_max)),
-            ("connections_max", "Setting connections_max.", "", count(settings.connections_max)),
-            ("accepted_max", "Setting accepted_max.", "", count(settings.accepted_max)),
-            ("stopping", "1 from the announcement of the stop on.", "", count(self.is_stopping().into())),
+            NumberFamily { name: "connections", about, label: "state", numbers: states },
+            one("calls", "Handlers and writers of streamed bodies that run now.", calls),
+            one("threads", "Threads that serve requests.", self.threads()),
+            one("queue_length", "Requests that wait for a thread.", self.queued()),
+            one("threads_max", "Setting threads_max.", settings.threads_max),
+            one("queue_max", "Setting queue_max.", settings.queue_max),
+            one("connections_max", "Setting connections_max.", settings.connections_max),
+            one("accepted_max", "Setting accepted_max.", settings.accepted_max),
+            one("stopping", "1 from the announcement of the stop on.", self.is_stopping().into()),
         ]
     }
 
@@ -151,26 +157,26 @@ impl ServerStatus {
 #[cfg(feature = "metrics")]
 impl Collector for ServerStatus {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for (name, about, label, values) in self.gauges() {
+        for NumberFamily { name, about, label, numbers } in self.gauges() {
             let name = format!("weftwork_{name}");
             let encoder = encoder.encode_descriptor(&name, about, None, MetricType::Gauge)?;
-            encode_each(encoder, label, values, |number| {
+            encode_each(encoder, label, numbers, |number| {
                 ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
             })?;
         }
         let families =
             self.started.get().map_or_else(|| Counters::default().families(), |it| it.counters.families());
-        let requests = EventFamily {
+        let requests = NumberFamily {
             name: "requests",
             about: "Requests that a handler was called for.",
             label: "",
-            counts: vec![("", self.stats().requests)],
+            numbers: vec![("", self.stats().requests)],
         };
-        for EventFamily { name, about, label, counts } in std::iter::once(requests).chain(families) {
+        for NumberFamily { name, about, label, numbers } in std::iter::once(requests).chain(families) {
             let name = format!("weftwork_{name}");
             let about = about.replace('`', "");
             let encoder = encoder.encode_descriptor(&name, &about, None, MetricType::Counter)?;
-            encode_each(encoder, label, counts, ConstCounter::new)?;
+            encode_each(encoder, label, numbers, ConstCounter::new)?;
         }
         Ok(())
     }

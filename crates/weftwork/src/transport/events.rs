@@ -57,13 +57,14 @@ impl<L: Label> Default for EventCount<L> {
     }
 }
 
-/// One count of each event of a server, for the metrics page.
+/// Numbers with one name on the metrics page.
 #[cfg(feature = "metrics")]
-pub(crate) struct EventFamily {
+pub(crate) struct NumberFamily {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) label: &'static str,
-    pub(crate) counts: Vec<(&'static str, u64)>,
+    /// One for each value of the label.
+    pub(crate) numbers: Vec<(&'static str, u64)>,
 }
 
 macro_rules! label_of {
@@ -134,12 +135,12 @@ macro_rules! events {
 
             /// Returns the counts of all events.
             #[cfg(feature = "metrics")]
-            pub(crate) fn families(&self) -> Vec<EventFamily> {
-                vec![$( EventFamily {
+            pub(crate) fn families(&self) -> Vec<NumberFamily> {
+                vec![$( NumberFamily {
                     name: stringify!($counter),
                     about: concat!($($doc),+).trim(),
                     label: <label_of!($($label)?) as Label>::NAME,
-                    counts: self.$counter.each(),
+                    numbers: self.$counter.each(),
                 }, )+]
             }
         }
