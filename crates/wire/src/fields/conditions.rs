@@ -119,10 +119,19 @@ impl<'a> Conditions<'a> {
     /// Evaluates step 5 for GET: returns the parts of `length` bytes that were requested and may be sent alone.
     pub fn ranges(&self, current: &Validators<'_>, length: u64) -> Ranges {
         match (self.range.value(), self.if_range) {
+            // The client joins the part to others by their date, and here the date says nothing about the bytes.
+            (Some(_), Single::Missing) if self.depends_on_date() && current.modified.is_none() => {
+                Ranges::Whole
+            }
             (Some(range), Single::Missing) => ranges(range, length),
             (Some(range), Single::Given(state)) if is_current(state, current) => ranges(range, length),
             _ => Ranges::Whole,
         }
+    }
+
+    /// Returns whether the request names the state that it wants by a date alone.
+    fn depends_on_date(&self) -> bool {
+        self.if_match.is_empty() && !matches!(self.if_unmodified_since, Single::Missing)
     }
 }
 

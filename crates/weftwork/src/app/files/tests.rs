@@ -525,6 +525,10 @@ fn a_date_joins_no_parts_of_different_codings() {
     check("/page.html", "identity", &coded, "0123456789 page.html");
     check("/page.html", "gzip", &coded, "0123");
     check("/film.mp4", "gzip", date, "0123");
+    for (path, status) in [("/page.html", 200), ("/film.mp4", 206)] {
+        let answer = site.ask(&format!("GET {path}\nRange: bytes=0-3\nIf-Unmodified-Since: {date}"));
+        assert_eq!(answer.status, status, "{path}");
+    }
 }
 
 /// Clients that wait for many files hold their descriptors.
