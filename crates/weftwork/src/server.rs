@@ -25,11 +25,12 @@ pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
+use crate::transport::socket_share::Bound;
 use crate::transport::{system, watchdog};
 use admin::Admin;
-use process::descriptors;
 use process::maintenance::ReloadHooks;
 pub use process::signals::Signals;
+use process::{descriptors, predecessor, replacement};
 pub use status::ServerStatus;
 use status::{Plan, Slot};
 
@@ -109,7 +110,7 @@ impl Server {
     /// # Errors
     /// See [`from_listener`](Server::from_listener).
     pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
-        self.listeners.push(Listener::given(listener.into(), false)?);
+        self.listeners.push(Listener::given(listener.into(), false, None)?);
         Ok(self)
     }
 
@@ -118,26 +119,32 @@ impl Server {
     /// # Errors
     /// See [`bind`](Server::bind).
     pub fn and_bind(mut self, address: impl fmt::Display) -> Result<Server> {
-        let text = address.to_string();
-        let (is_proxied, text) = match text.strip_prefix("proxy+") {
+        let asked = address.to_string();
+        let (is_proxied, text) = match asked.strip_prefix("proxy+") {
             Some(rest) => (true, rest),
-            None => (false, text.as_str()),
+            None => (false, asked.as_str()),
         };
+        let bound = Bound::new(&asked);
+        let inherited = predecessor::take(&bound, is_proxied)?;
+        if !inherited.is_empty() {
+            self.listeners.extend(inherited);
+            return Ok(self);
+        }
         if descriptors::is_passed(text) {
             for fd in descriptors::take(text)? {
-                self.listeners.push(Listener::given(fd, is_proxied)?);
+                self.listeners.push(Listener::given(fd, is_proxied, Some(bound.clone()))?);
             }
             return Ok(self);
         }
-        let bound = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners)?;
-        self.listeners.extend(bound);
+        let listeners = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners, &bound)?;
+        self.listeners.extend(listeners);
         Ok(self)
     }
 
     /// Returns whether a supervisor has passed sockets (`LISTEN_FDS`) that no server of this process uses. A program
     /// can then listen at `systemd:*` instead of its usual address.
     pub fn sockets_are_passed() -> bool {
-        descriptors::are_waiting()
+        descriptors::are_waiting() || predecessor::has_passed_sockets()
     }
 
     /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
@@ -258,6 +265,7 @@ impl Server {
         if let Some(caution) = engine.caution() {
             log::info!("engine {engine}: {caution}");
         }
+        replacement::register(&cx, &handle);
         status.started(&cx, &handle);
         let mut running = Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);

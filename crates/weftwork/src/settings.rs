@@ -211,6 +211,9 @@ settings! {
     /// Whether [`Server::run`](crate::Server::run) takes SIGHUP, SIGUSR1 and SIGUSR2: see [`Signals`](crate::Signals).
     /// Default: on, because each of them would end the process at once. If off, they are left to the program.
     maintenance_signals: bool = true, "let SIGHUP reload, SIGUSR1 reopen logs and SIGUSR2 replace the process (on, off)";
+    /// Maximum time for the process that SIGUSR2 starts to become ready. Default: 60 s, because a program may read much at
+    /// its start. When exceeded: the new process is ended, and this one goes on. 0 is rejected at startup.
+    replacement_timeout: Duration = Duration::from_secs(60), "time for a process that SIGUSR2 starts to become ready";
     /// Maximum part of an unread request body that is read and dropped to keep a connection. Default: 64 KiB, as
     /// `body_ahead_bytes_max`, because for more bytes a new connection is cheaper. When exceeded: the connection closes.
     /// 0 drops nothing.
@@ -394,6 +397,7 @@ impl Settings {
             ("heartbeat", self.heartbeat),
             ("idle_timeout", self.idle_timeout),
             ("proxy_header_timeout", self.proxy_header_timeout),
+            ("replacement_timeout", self.replacement_timeout),
         ] {
             // Deadlines are counted in whole milliseconds, so a shorter one would be 0.
             if time < Duration::from_millis(1) {

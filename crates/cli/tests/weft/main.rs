@@ -5,6 +5,7 @@ mod logs;
 mod mistakes;
 mod options;
 mod process;
+mod replacement;
 mod routes;
 mod serve;
 mod signals;

@@ -89,8 +89,16 @@ impl Weft {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+        signal(self.id(), name);
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end of the process, although its outputs may be open in another one.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
     }
 
     /// Reads stderr up to a line that contains `part`, and returns the line.
@@ -119,4 +127,8 @@ impl Drop for Weft {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+pub(crate) fn signal(id: u32, name: &str) {
+    assert!(Command::new("kill").args([name, &id.to_string()]).status().unwrap().success());
 }

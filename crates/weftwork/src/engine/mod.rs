@@ -293,6 +293,10 @@ pub(crate) fn start(
     if cfg!(panic = "abort") {
         log::warn!("this program is built with panic = \"abort\": a handler that panics ends all of it");
     }
+    let listeners = match engine {
+        Engine::Workers { .. } => listeners,
+        _ => listeners.into_iter().flat_map(Listener::with_queues).collect(),
+    };
     match engine {
         Engine::Adaptive { .. } => {
             let mode = adaptive::Mode::Adaptive { loops: engine.loops() };

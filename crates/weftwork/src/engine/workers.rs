@@ -94,7 +94,7 @@ impl Workers {
             siblings.iter().for_each(|listener| listener.limit_unread(settings.write_timeout));
             all.push(siblings);
         }
-        all.push(listeners);
+        all.push(listeners.into_iter().flat_map(Listener::with_queues).collect());
         Ok(Arc::new(Workers {
             listeners: all.into_iter().map(|listeners| Listeners::new(&Arc::new(listeners))).collect(),
             pool: ThreadPool::new(limits, NoEvents),

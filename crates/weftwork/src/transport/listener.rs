@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType, sockopt};
 
 use super::address::Address;
 use super::socket_file::{SocketFile, is_socket};
+use super::socket_share::{Bound, SocketShare};
 use super::stream::Stream;
 use super::system;
 use crate::error::Error;
@@ -20,15 +21,14 @@ use crate::error::Error;
 /// A listening socket in non-blocking mode.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// File of a Unix socket, owned by the listener that created it. The field comes before the socket, so that it is
-    /// dropped first.
-    file: Mutex<Option<SocketFile>>,
-    fd: OwnedFd,
+    /// Owns the file of a Unix socket. The field comes before the socket, so that it is dropped first.
+    share: Arc<SocketShare>,
+    fd: Arc<OwnedFd>,
     address: Address,
     /// Whether its connections begin with a PROXY header.
     is_proxied: bool,
-    /// Whether the socket was created elsewhere. Other processes may hold it, so it is only closed.
-    is_given: bool,
+    /// Further queues of the same address, from the process that this one replaces.
+    queues: Mutex<Vec<Arc<OwnedFd>>>,
 }
 
 impl Listener {
@@ -39,6 +39,7 @@ impl Listener {
         addresses: &[Address],
         is_proxied: bool,
         there_are: &[Listener],
+        bound: &Bound,
     ) -> Result<Vec<Listener>, Error> {
         let is_taken = |address: &&Address| {
             let mut alike = there_are.iter().filter(|listener| listener.is_proxied == is_proxied);
@@ -56,15 +57,16 @@ impl Listener {
         // `0.0.0.0` after `[::]` is bound only if there is no IPv6.
         let is_spare = |address: &Address| wanted.iter().any(|other| are_any_of_one_port(other, address));
         wanted.iter().filter(|address| !is_spare(address)).try_for_each(check)?;
-        let bound = bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are))?;
-        bound.iter().try_for_each(|listener| check(&listener.address))?;
-        Ok(bound)
+        let listeners = bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are, bound))?;
+        listeners.iter().try_for_each(|listener| check(&listener.address))?;
+        Ok(listeners)
     }
 
     pub(crate) fn bind(
         address: &Address,
         is_proxied: bool,
         there_are: &[Listener],
+        bound: &Bound,
     ) -> rustix::io::Result<Listener> {
         let (file, fd, address) = match address {
             Address::Tcp(tcp) => {
@@ -78,13 +80,45 @@ impl Listener {
                 (Some(file), fd, address.clone())
             }
         };
-        Ok(Listener { file: Mutex::new(file), fd, address, is_proxied, is_given: false })
+        let share = SocketShare::new(Some(bound.clone()), file, false);
+        Ok(Listener::new(share, fd, address, is_proxied))
     }
 
-    /// Wraps a socket that was bound elsewhere.
-    pub(crate) fn given(fd: OwnedFd, is_proxied: bool) -> Result<Listener, Error> {
+    fn new(share: Arc<SocketShare>, fd: OwnedFd, address: Address, is_proxied: bool) -> Listener {
+        let fd = share.add(fd);
+        Listener { share, fd, address, is_proxied, queues: Mutex::default() }
+    }
+
+    /// Wraps a socket that was bound elsewhere. `bound` is the address that named it.
+    pub(crate) fn given(fd: OwnedFd, is_proxied: bool, bound: Option<Bound>) -> Result<Listener, Error> {
+        let address = Listener::prepare(&fd)?;
+        Ok(Listener::new(SocketShare::new(bound, None, true), fd, address, is_proxied))
+    }
+
+    /// Wraps a socket of the process that this one replaces. The process before holds it too, until this one is ready.
+    pub(crate) fn inherited(
+        fd: OwnedFd,
+        queues: Vec<OwnedFd>,
+        is_proxied: bool,
+        is_given: bool,
+        bound: &Bound,
+    ) -> Result<Listener, Error> {
+        let address = Listener::prepare(&fd)?;
+        let share = SocketShare::new(Some(bound.clone()), None, is_given);
+        share.hold_elsewhere(true);
+        let listener = Listener::new(share, fd, address, is_proxied);
+        for queue in queues {
+            Listener::prepare(&queue)?;
+            let queue = listener.share.add(queue);
+            listener.queues().push(queue);
+        }
+        Ok(listener)
+    }
+
+    /// Checks a socket that was made elsewhere, and sets it up.
+    fn prepare(fd: &OwnedFd) -> Result<Address, Error> {
         let failed = |error: rustix::io::Errno| Error::io("cannot use the given socket", error.into());
-        let name = net::getsockname(&fd).map_err(failed)?;
+        let name = net::getsockname(fd).map_err(failed)?;
         let address = match (SocketAddr::try_from(name.clone()), SocketAddrUnix::try_from(name)) {
             (Ok(tcp), _) => Address::Tcp(tcp),
             (_, Ok(unix)) => {
@@ -93,23 +127,23 @@ impl Listener {
             }
             (Err(error), Err(_)) => return Err(failed(error)),
         };
-        if sockopt::socket_type(&fd).map_err(failed)? != SocketType::STREAM {
+        if sockopt::socket_type(fd).map_err(failed)? != SocketType::STREAM {
             return Err(Error::usage(format!(
                 "cannot use the given socket {address}: it is not a stream socket"
             )));
         }
-        if net::getpeername(&fd).is_ok() {
+        if net::getpeername(fd).is_ok() {
             return Err(Error::usage(format!(
                 "cannot use the given socket {address}: it is a connection and not a listening socket (systemd: Accept=no)"
             )));
         }
-        rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
+        rustix::io::ioctl_fionbio(fd, true).map_err(failed)?;
         // A socket that another process passes is inherited by children, which would keep the port.
-        system::close_on_exec(&fd).map_err(failed)?;
+        system::close_on_exec(fd).map_err(failed)?;
         if let Address::Tcp(_) = address {
-            sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
+            sockopt::set_tcp_nodelay(fd, true).map_err(failed)?;
         }
-        Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given: true })
+        Ok(address)
     }
 
     /// Starts listening. The kernel queues up to this many connections.
@@ -136,24 +170,62 @@ impl Listener {
     /// option only now. Two servers cannot share a port by accident, because both would have to set the option before
     /// they bind.
     pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
-        let (address, is_proxied, is_given) = (self.address.clone(), self.is_proxied, self.is_given);
+        let (address, is_proxied) = (self.address.clone(), self.is_proxied);
+        let share = self.share.clone();
+        if let Some(fd) = self.queues().pop() {
+            return Ok(Listener { share, fd, address, is_proxied, queues: Mutex::default() });
+        }
         // The holder of a given socket also gets the connections in its queue, so there must be only one queue.
         if let Address::Tcp(tcp) = self.address
             && system::REUSEPORT_SHARES
-            && !is_given
+            && !self.is_given()
         {
             let bound = sockopt::set_socket_reuseport(&self.fd, true)
                 .and_then(|()| bind_tcp(tcp, self.takes_ipv4(), true));
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-                    return Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given });
+                    return Ok(Listener::new(share, fd, address, is_proxied));
                 }
                 Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
             }
         }
-        let fd = self.fd.try_clone()?;
-        Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given })
+        // The same queue needs no second descriptor in a replacement.
+        let fd = Arc::new(self.fd.try_clone()?);
+        Ok(Listener { share, fd, address, is_proxied, queues: Mutex::default() })
+    }
+
+    /// Returns the listener, and one for each further queue of its address.
+    pub(crate) fn with_queues(self) -> Vec<Listener> {
+        let queues = std::mem::take(&mut *self.queues());
+        let (share, address, is_proxied) = (self.share.clone(), self.address.clone(), self.is_proxied);
+        let further = queues.into_iter().map(|fd| Listener {
+            share: share.clone(),
+            fd,
+            address: address.clone(),
+            is_proxied,
+            queues: Mutex::default(),
+        });
+        std::iter::once(self).chain(further).collect()
+    }
+
+    fn queues(&self) -> std::sync::MutexGuard<'_, Vec<Arc<OwnedFd>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the share, for the list of what a replacement has taken over.
+    pub(crate) fn share(&self) -> &Arc<SocketShare> {
+        &self.share
+    }
+
+    /// Owns the socket from now on, because the process before has left it. `has_file` says whether the file of a Unix
+    /// socket is to be removed at the end.
+    pub(crate) fn take_over(share: &SocketShare, has_file: bool) {
+        share.hold_elsewhere(false);
+        let Some(socket) = share.sockets().into_iter().next().filter(|_| has_file) else { return };
+        if let Ok(Address::Unix(path)) = Listener::prepare(&socket) {
+            share.adopt_file(SocketFile::adopt(&path).ok());
+        }
     }
 
     /// Returns the real address, with the port that the kernel chose for port 0.
@@ -164,8 +236,8 @@ impl Listener {
     /// Stops accepting and frees the address, even if a thread still holds the listener, such as a loop that is stuck
     /// in a handler. A given socket stays open for the process that gave it.
     pub(crate) fn shut(&self) {
-        drop(self.file.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if !self.is_given {
+        self.share.remove_file();
+        if !self.is_given() {
             // If the system does not support this for listeners, they end with their last holder.
             let _ = net::shutdown(&self.fd, net::Shutdown::Both);
         }
@@ -192,9 +264,9 @@ impl Listener {
         }
     }
 
-    /// Shares the listener with further holders.
+    /// Returns whether another process may hold the socket.
     pub(crate) fn is_given(&self) -> bool {
-        self.is_given
+        self.share.is_shared()
     }
 
     pub(crate) fn is_proxied(&self) -> bool {
@@ -326,6 +398,14 @@ mod tests {
 
     use super::*;
 
+    fn bind_all(
+        addresses: &[Address],
+        is_proxied: bool,
+        there_are: &[Listener],
+    ) -> Result<Vec<Listener>, Error> {
+        Listener::bind_all(addresses, is_proxied, there_are, &Bound::new(""))
+    }
+
     fn parsed(text: &str) -> Vec<Address> {
         Address::parse(text).unwrap()
     }
@@ -341,7 +421,7 @@ mod tests {
     #[test]
     fn a_chosen_port_is_the_same_at_all_addresses() {
         let both = [parsed("127.0.0.1:0"), parsed("127.0.0.2:0")].concat();
-        let bound = ports(&Listener::bind_all(&both, false, &[]).unwrap());
+        let bound = ports(&bind_all(&both, false, &[]).unwrap());
         assert!(bound.len() == 2 && bound[0] == bound[1] && bound[0] != 0, "{bound:?}");
     }
 
@@ -354,7 +434,7 @@ mod tests {
                 refusals -= 1;
                 Err(Errno::ADDRINUSE)
             }
-            _ => Listener::bind(address, false, &[]),
+            _ => Listener::bind(address, false, &[], &Bound::new("")),
         });
         let bound = ports(&bound.unwrap());
         assert!(refusals == 0 && bound.len() == 2 && bound[0] == bound[1], "{bound:?}");
@@ -365,7 +445,7 @@ mod tests {
         for missing in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
             let without_ipv6 = |address: &Address| match address {
                 Address::Tcp(SocketAddr::V6(_)) => Err(missing),
-                _ => Listener::bind(address, false, &[]),
+                _ => Listener::bind(address, false, &[], &Bound::new("")),
             };
             let both = [parsed("[::1]:0"), parsed("127.0.0.1:0")].concat();
             assert_eq!(bind_each(&both, without_ipv6).unwrap().len(), 1);
@@ -381,10 +461,10 @@ mod tests {
 
     #[test]
     fn an_address_in_use_is_an_error_beside_others_too() {
-        let taken = Listener::bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
+        let taken = bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
         taken[0].listen(1).unwrap();
         let both = [parsed("127.0.0.2:0"), vec![taken[0].address().clone()]].concat();
-        let error = Listener::bind_all(&both, false, &[]).unwrap_err().to_string();
+        let error = bind_all(&both, false, &[]).unwrap_err().to_string();
         assert!(error.contains("another program listens there"), "{error}");
     }
 
@@ -399,21 +479,21 @@ mod tests {
             (any, "127.0.0.1:"),
             (any, any),
         ] {
-            let there = Listener::bind_all(&parsed(&format!("{first}0")), false, &[]).unwrap();
+            let there = bind_all(&parsed(&format!("{first}0")), false, &[]).unwrap();
             let second = format!("{second}{}", ports(&there)[0]);
             for is_proxied in [false, true] {
-                let error = Listener::bind_all(&parsed(&second), is_proxied, &there).unwrap_err().to_string();
+                let error = bind_all(&parsed(&second), is_proxied, &there).unwrap_err().to_string();
                 let wanted = format!("this server already listens at {}", there[0].address());
                 assert!(error.contains(&wanted), "{second}: {error}");
             }
         }
-        let there = Listener::bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
+        let there = bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
         let beside = format!("127.0.0.2:{}", ports(&there)[0]);
-        assert_eq!(Listener::bind_all(&parsed(&beside), true, &there).unwrap().len(), 1);
+        assert_eq!(bind_all(&parsed(&beside), true, &there).unwrap().len(), 1);
         // It is bound for IPv6 only. Without IPv6, it is the same address again.
-        let there = Listener::bind_all(&parsed("0.0.0.0:0"), false, &[]).unwrap();
+        let there = bind_all(&parsed("0.0.0.0:0"), false, &[]).unwrap();
         let beside = format!(":{}", ports(&there)[0]);
-        match Listener::bind_all(&parsed(&beside), false, &there) {
+        match bind_all(&parsed(&beside), false, &there) {
             Ok(bound) => assert!(bound.len() == 1 && !bound[0].takes_ipv4(), "{bound:?}"),
             Err(error) => {
                 assert!(error.to_string().contains("this server already listens at 0.0.0.0"), "{error}")
@@ -423,7 +503,7 @@ mod tests {
 
     #[test]
     fn any_address_is_bound_once() {
-        let any = Listener::bind_all(&parsed(":0"), false, &[]).unwrap();
+        let any = bind_all(&parsed(":0"), false, &[]).unwrap();
         assert_eq!(any.len(), 1, "{any:?}");
     }
 }

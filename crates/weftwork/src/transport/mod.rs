@@ -10,6 +10,7 @@ pub(crate) mod log_file;
 pub(crate) mod log_limit;
 pub(crate) mod reserve_fd;
 mod socket_file;
+pub(crate) mod socket_share;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod watchdog;

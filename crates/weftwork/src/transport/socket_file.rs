@@ -48,6 +48,19 @@ impl SocketFile {
     }
 }
 
+impl SocketFile {
+    /// Takes over the file of a socket that another process has bound.
+    pub(super) fn adopt(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: std::path::absolute(path)?, identity: identity(path)? })
+    }
+
+    /// Leaves the file to another process that holds its socket.
+    pub(super) fn leave(mut self) {
+        // No file has an empty path.
+        self.path = PathBuf::new();
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {

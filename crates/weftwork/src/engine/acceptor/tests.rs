@@ -12,7 +12,9 @@ use crate::transport::address::Address;
 /// A listener, and how to connect to it.
 fn listener() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
     let any = ([127, 0, 0, 1], 0).into();
-    let listener = Listener::bind(&Address::Tcp(any), false, &[]).unwrap();
+    let listener =
+        Listener::bind(&Address::Tcp(any), false, &[], &crate::transport::socket_share::Bound::new(""))
+            .unwrap();
     listener.listen(8).unwrap();
     let Address::Tcp(address) = *listener.address() else { unreachable!("it is bound to a port") };
     (Arc::new(vec![listener]), move || TcpStream::connect(address).unwrap())

@@ -46,7 +46,13 @@ impl TestEngine {
     }
 
     fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
-        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+        let listener = Listener::bind(
+            &Address::Tcp(([127, 0, 0, 1], 0).into()),
+            false,
+            &[],
+            &crate::transport::socket_share::Bound::new(""),
+        )
+        .unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let handler: Arc<dyn Handler> = Arc::new(handler);

@@ -85,7 +85,13 @@ fn a_connection_with_nothing_to_say_is_no_event() {
 #[test]
 fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    let listener = Listener::bind(
+        &Address::Tcp(([127, 0, 0, 1], 0).into()),
+        false,
+        &[],
+        &crate::transport::socket_share::Bound::new(""),
+    )
+    .unwrap();
     listener.listen(8).unwrap();
     let listeners = Arc::new(vec![listener]);
     let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
@@ -139,7 +145,13 @@ fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
 #[test]
 fn many_connections_do_not_all_stay_on_one_loop() {
     let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
-    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    let listener = Listener::bind(
+        &Address::Tcp(([127, 0, 0, 1], 0).into()),
+        false,
+        &[],
+        &crate::transport::socket_share::Bound::new(""),
+    )
+    .unwrap();
     listener.listen(128).unwrap();
     let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
     let polls = [Poll::new().unwrap(), Poll::new().unwrap()];

@@ -30,7 +30,13 @@ pub(in crate::engine) struct Site {
 impl Burst {
     /// Opens `size` connections, each with a request, which are not accepted yet.
     pub(in crate::engine) fn pending(size: usize) -> (Burst, Site) {
-        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+        let listener = Listener::bind(
+            &Address::Tcp(([127, 0, 0, 1], 0).into()),
+            false,
+            &[],
+            &crate::transport::socket_share::Bound::new(""),
+        )
+        .unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let clients = (0..size).map(|_| {

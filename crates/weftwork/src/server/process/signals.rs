@@ -38,6 +38,10 @@ pub(crate) enum SignalEvent {
 /// | SIGTERM, SIGINT | stops the server, as [`Server::run`](crate::Server::run) describes |
 /// | SIGHUP | reopens log files and [reloads](crate::Server::on_reload). If stderr was a terminal that has gone, it stops the server |
 /// | SIGUSR1 | reopens log files ([`LogFile`](crate::LogFile)) |
+/// | SIGUSR2 | starts the program again, with the same arguments and the listening sockets. When the new process is ready, this one stops. If the new process fails, this one goes on, and the log says why |
+///
+/// For SIGUSR2, both processes must name their addresses in the same way in [`Server::bind`](crate::Server::bind). A process
+/// is ready when it waits for signals, so bind and start all servers before.
 ///
 /// [`Server::run`](crate::Server::run) installs the signals. If you call [`wait`](crate::Running::wait) instead,
 /// install them before the server starts, so that no signal arrives in between.
@@ -57,7 +61,6 @@ pub struct Signals {
     _guards: Vec<InstallGuard>,
     _actions: Actions,
     pipe: UnixStream,
-    #[allow(dead_code)]
     written: UnixStream,
     flags: Arc<Flags>,
     /// Whether stderr was a terminal at the start.
@@ -74,11 +77,9 @@ struct Flags {
 }
 
 /// Ends a wait for signals.
-#[allow(dead_code)]
 pub(crate) struct Waker(UnixStream);
 
 impl Waker {
-    #[allow(dead_code)]
     pub(crate) fn wake(&mut self) {
         // The server may have stopped waiting.
         let _ = self.0.write_all(&[0]);
@@ -105,6 +106,7 @@ impl Signals {
     }
 
     fn try_install(groups: &[&'static [i32]]) -> io::Result<Signals> {
+        super::program::remember();
         let (pipe, written) = UnixStream::pair()?;
         let flags = Arc::<Flags>::default();
         let mut actions = Actions(Vec::new());
@@ -140,7 +142,6 @@ impl Signals {
         }
     }
 
-    #[allow(dead_code)]
     pub(crate) fn waker(&self) -> io::Result<Waker> {
         Ok(Waker(self.written.try_clone()?))
     }
