@@ -209,26 +209,20 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.free_in_front(&state) + usize::from(has_reserve) > state.urgent
     }
 
-    /// Keeps a thread for a job that may be [submitted in front](ThreadPool::submit_front): one that is parked, or a spare one if
-    /// all others are there. False: no thread is left. Another thread that would have to be started does not count, since the system may
-    /// refuse it.
+    /// Keeps a parked thread for a job that may be [submitted in front](ThreadPool::submit_front). False: no thread is parked. A thread
+    /// that would have to be started does not count, since the system may refuse it. Nor does a spare thread: the call that the
+    /// thread is kept for would then be one more than `threads_max` allows.
     pub(super) fn reserve(&self, spawn: impl Fn()) -> bool {
-        if self.parked() == 0 && self.spare() == 0 {
+        if self.parked() == 0 {
             return false;
         }
         let reserved = self.reserved.fetch_add(1, Ordering::SeqCst);
-        let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst) + self.spare();
+        let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst);
         if !is_granted {
             // A thread may have gone to wait meanwhile, and have left a job in the queue.
             self.unreserve(spawn);
         }
         is_granted
-    }
-
-    /// Spare threads that may be started now. None, as long as another thread may be.
-    fn spare(&self) -> usize {
-        let state = lock(&self.state);
-        if state.threads < self.limits.threads_max { 0 } else { state.startable_in_front(&self.limits) }
     }
 
     /// The job in front was submitted, or is not needed: the thread may take other jobs.
@@ -244,7 +238,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     /// other threads are.
     fn is_reserved(&self, state: &State<J>, parked: usize) -> bool {
         let reserved = self.reserved.load(Ordering::SeqCst);
-        reserved > 0 && reserved > parked + state.startable_in_front(&self.limits)
+        reserved > 0 && reserved > parked + state.startable(&self.limits)
     }
 
     /// There is work in the queue for a thread beside which so many are parked, or the thread has to exit.

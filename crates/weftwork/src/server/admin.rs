@@ -75,7 +75,7 @@ impl Admin {
 }
 
 impl Running {
-    /// Returns the addresses of the [side listener](Server::admin), with their real ports. Empty if there is none.
+    /// Returns the addresses of the [side listener](Server::admin), with their real ports. Without a side listener, the list is empty.
     pub fn admin_addresses(&self) -> &[Address] {
         self.admin.as_ref().map_or(&[], |admin| admin.addresses())
     }

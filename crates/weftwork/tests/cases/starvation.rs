@@ -96,18 +96,6 @@ fn a_marked_route_is_answered_though_the_queue_is_full() {
     busy.ends();
 }
 
-/// A loop makes its first call, too. Later calls may count as blocking if the machine is busy elsewhere.
-#[test]
-fn an_unknown_route_is_answered_though_all_threads_are_busy() {
-    if !matches!(CASE.engine, Engine::Adaptive { .. }) {
-        return;
-    }
-    let mut busy = Busy::start(|settings| settings);
-    busy.block();
-    busy.client().get("/new").is(200, "new");
-    busy.ends();
-}
-
 /// The loop moves to a spare thread.
 #[test]
 fn a_proven_route_that_starts_to_block_does_not_stop_its_loop() {

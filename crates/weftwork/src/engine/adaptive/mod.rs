@@ -87,8 +87,7 @@ impl Mode {
     fn limits(self, settings: &Settings) -> Limits {
         let (idle_kept, threads_max, spare, keep_alive) = match self {
             // Each loop has one in reserve for handlers that it does not know yet. Every loop needs a leader, whatever the
-            // limit says. If all threads are in calls, each loop still gets a leader: twice for a new route, until the route
-            // is learned, and once for a route that was quick before.
+            // limit says. If all threads are in calls, and a leader gets stuck, too, its loop still gets one.
             Mode::Adaptive { loops } => (
                 settings.standby_kept.max(loops),
                 settings.threads_max.max(loops + 1),

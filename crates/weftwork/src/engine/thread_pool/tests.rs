@@ -399,14 +399,3 @@ fn a_job_in_front_gets_a_spare_thread() {
     pool.note_done();
     assert_eq!(take(&pool, &no_start), 1, "and the other one goes on with the queue");
 }
-
-#[test]
-fn a_spare_thread_can_be_reserved_if_all_others_are_there() {
-    let pool = pool(Limits { threads_max: 1, spare: 1, ..LIMITS });
-    assert!(!pool.reserve(no_start), "an ordinary thread may be started");
-    occupy(&pool);
-    assert!(pool.reserve(no_start));
-    assert!(!pool.reserve(no_start), "there is one spare thread");
-    pool.unreserve(no_start);
-    assert!(pool.reserve(no_start));
-}
