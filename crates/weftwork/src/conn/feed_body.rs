@@ -17,6 +17,7 @@ use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{ConnState, Event};
+use crate::transport::log_queue::log_line;
 
 /// Bytes of messages that are copied to the write buffer at a time. A slow client holds no more than that, besides its
 /// queue, whose messages are shared.
@@ -352,7 +353,7 @@ impl Conn {
             return;
         };
         cx.record(Event::Panicked);
-        log::error!("the receiver of an upgraded connection panicked: {}", OneLine(message));
+        log_line!(Error, "the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;

@@ -12,13 +12,14 @@ use weftwork_wire::Limits;
 use super::buffers::SharedBudget;
 use super::deadlines::Clock;
 use super::events::{Counters, Event, ServerStats};
-use super::log_limit::{LogLimit, catch_log_panic};
+use super::log_limit::LogLimit;
 use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
 use crate::message::observer::Observer;
 use crate::message::{Handler, RequestLine};
 use crate::settings::{Settings, or_never};
+use crate::transport::log_queue::log_line;
 
 /// Log lines about clients in a second. They are enough to see what happens, and little for a disk.
 const LINES_A_SECOND: u32 = 10;
@@ -135,11 +136,10 @@ impl Context {
     #[cold]
     pub(crate) fn warn_resources(&self, line: fmt::Arguments<'_>) {
         let Some(left_out) = self.refusal_log.take(self.clock.now()) else { return };
-        // The thread may be unwinding from a logger that panicked.
-        catch_log_panic(|| match left_out {
-            0 => log::warn!("{line}"),
-            more => log::warn!("{line} ({more} more lines about refusals were left out)"),
-        });
+        match left_out {
+            0 => log_line!(Warn, "{line}"),
+            more => log_line!(Warn, "{line} ({more} more lines about refusals were left out)"),
+        }
     }
 
     /// Returns whether the handler wants part of the body to be read before it runs.
