@@ -202,7 +202,16 @@ impl Conn {
             return due;
         }
         let due = self.timer.deadline(&cx.settings);
-        if cx.stage() != Stage::Running && self.is_idle() { due.min(self.drained_at(cx)) } else { due }
+        if cx.stage() == Stage::Running {
+            return due;
+        }
+        if self.is_idle() {
+            return due.min(self.drained_at(cx));
+        }
+        match self.pending_body.as_deref() {
+            Some(PendingBody::FeedBody(fed)) => fed.stops_at().map_or(due, |stops_at| due.min(stops_at)),
+            _ => due,
+        }
     }
 
     /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait

@@ -3,7 +3,6 @@
 mod admin;
 mod environment;
 mod process;
-mod shutdown_log;
 mod status;
 mod wait;
 
@@ -25,6 +24,7 @@ pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
+use crate::transport::log_queue::{LogThread, log_line};
 use crate::transport::socket_share::Bound;
 use crate::transport::{system, watchdog};
 use admin::Admin;
@@ -252,6 +252,7 @@ impl Server {
             listener.limit_unread(settings.write_timeout);
         }
         let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
+        let log = LogThread::start().map_err(refused)?;
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
@@ -260,14 +261,15 @@ impl Server {
             refused(error)
         })?;
         for address in status.addresses() {
-            log::info!("listening at {address}, engine {engine}");
+            log_line!(Info, "listening at {address}, engine {engine}");
         }
         if let Some(caution) = engine.caution() {
-            log::info!("engine {engine}: {caution}");
+            log_line!(Info, "engine {engine}: {caution}");
         }
         replacement::register(&cx, &handle);
         status.started(&cx, &handle);
-        let mut running = Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false };
+        let mut running =
+            Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false, log };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
         Ok(running)
     }
@@ -288,9 +290,8 @@ impl Server {
             true => Signals::install()?,
             false => Signals::stop_only()?,
         };
-        let (report, mut shutdown_log) = self.start(handler)?.wait_and_stop(signals)?;
-        shutdown_log.say(report.to_string());
-        shutdown_log.end();
+        let (report, _log) = self.start(handler)?.wait_and_stop(signals)?;
+        log_line!(Info, "{report}");
         Ok(())
     }
 }
@@ -306,6 +307,8 @@ pub struct Running {
     admin: Option<Box<Running>>,
     reload_hooks: ReloadHooks,
     stopped: bool,
+    /// Dropped last: its thread writes the lines of the stop.
+    log: LogThread,
 }
 
 impl Running {
@@ -417,7 +420,7 @@ impl Running {
     fn join(&mut self) -> usize {
         let until = Instant::now() + JOIN_TIMEOUT;
         let stuck = self.handle.join(JOIN_TIMEOUT);
-        // The watchdog ends with the stage, unless it is stuck in a log line. It runs no handler, so it does not count.
+        // The watchdog ends with the stage. It runs no handler, so it does not count.
         let watchdog = self.watchdog.take().into_iter().collect();
         engine::join_within(watchdog, until.saturating_duration_since(Instant::now()));
         stuck

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use support::{Client, EngineCase, Gate, Site, TIMEOUT, eventually, is_logged, keep_log, panic_at};
+use support::{Client, EngineCase, Gate, Site, TIMEOUT, eventually, is_logged, keep_log};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -287,27 +287,6 @@ fn dead_threads_of_the_pool_are_replaced() {
 #[test]
 fn dead_threads_of_the_workers_are_replaced() {
     dead_threads_are_replaced(Engine::Workers { listeners: Some(1) });
-}
-
-/// A thread that was notified of the listener dies before it has told the others that it has finished there.
-#[test]
-fn if_an_accepting_thread_dies_its_listener_is_still_served() {
-    // A text that no other test logs.
-    panic_at("accepted_max is 3");
-    let site = pool(1, |settings| settings.threads_max(2).accepted_max(3));
-    let mut inside: Vec<_> = (0..3).map(|_| site.client()).collect();
-    inside.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
-    site.client().ends();
-    drop(inside);
-    let is_empty = || site.running.stats().connections == 0;
-    eventually("there is room again", is_empty);
-    let begun = Instant::now();
-    for _ in 0..20 {
-        site.client().get("/").is(200, "hello");
-        eventually("there is room again", is_empty);
-    }
-    // A listener that no thread watches is checked once a second.
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]

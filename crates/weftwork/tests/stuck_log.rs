@@ -51,7 +51,7 @@ struct Served {
 }
 
 impl Served {
-    /// `role` is "stuck", "stuck at the doors" (handlers log nothing there), or "fine".
+    /// `role` is "stuck", "stuck, handlers are quick" (handlers log nothing there), or "fine".
     fn start(role: &str) -> Served {
         Served::start_in("adaptive", role)
     }
@@ -121,16 +121,21 @@ fn serves() {
     log::set_logger(Box::leak(Box::new(log))).unwrap();
     log::set_max_level(log::LevelFilter::Info);
     let server = Server::bind("127.0.0.1:0").unwrap();
-    let warn_after = if role == "stuck at the doors" { LONG } else { Duration::from_millis(1) };
-    let server = server.settings(|settings| {
-        settings.accepted_max(1).connections_max(10).drain_timeout(LONG).handler_warn_after(warn_after)
-    });
-    let handler = |req: &mut Request| {
-        if req.path() == "/stay" {
-            println!("in the handler");
-            std::thread::sleep(LONG);
+    let warn_after = if role == "stuck, handlers are quick" { LONG } else { Duration::from_millis(1) };
+    let server = server.settings(|settings| settings.drain_timeout(LONG).handler_warn_after(warn_after));
+    let status = server.status();
+    let handler = move |req: &mut Request| -> weftwork::Result<String> {
+        match req.path() {
+            "/stay" => {
+                println!("in the handler");
+                std::thread::sleep(LONG);
+            }
+            "/fail" => Err(std::io::Error::other("as asked"))?,
+            "/panic" => panic!("as asked"),
+            "/dropped" => return Ok(status.stats().log_lines_dropped.to_string()),
+            _ => {}
         }
-        "hello"
+        Ok("hello".into())
     };
     server.run(handler).unwrap();
 }
@@ -155,17 +160,55 @@ fn further_signals_end_a_draining_server() {
     assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{status}");
 }
 
-/// A thread is stuck at the listener, in the line that reports a refused client.
+/// Lines of every level and of every kind of thread wait for the log. Nothing else does.
 #[test]
-fn signals_end_a_server_whose_accept_threads_are_stuck() {
+fn requests_go_on_and_one_signal_ends_it() {
     for engine in support::ENGINES.iter().map(ToString::to_string) {
-        let mut served = Served::start_in(&engine, "stuck at the doors");
-        let mut inside = served.ask("/");
-        inside.read_exact(&mut [0; 12]).unwrap();
-        let _refused = served.ask("/");
-        served.says("accepted_max");
-        let (status, _) = served.ends(Served::signal);
-        assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{engine}: {status}");
+        let mut served = Served::start_in(&engine, "stuck, handlers are quick");
+        for _ in 0..3 {
+            is_answered(&mut served.ask("/fail"), "500");
+            is_answered(&mut served.ask("/panic"), "500");
+            let mut bad = TcpStream::connect(&served.address).unwrap();
+            bad.write_all(b"bad\r\n\r\n").unwrap();
+            is_answered(&mut bad, "400");
+            is_answered(&mut served.ask("/"), "200");
+        }
+        served.says("a handler failed at GET /fail");
+        served.signal();
+        let (status, rest) = served.ends(|_| {});
+        assert!(status.success(), "{engine}: {status}");
+        assert!(!rest.contains("a handler panicked"), "{engine}: the log was not stuck: {rest}");
+    }
+}
+
+#[track_caller]
+fn is_answered(client: &mut TcpStream, status: &str) {
+    client.set_read_timeout(Some(support::TIMEOUT)).unwrap();
+    let mut line = [0; 12];
+    client.read_exact(&mut line).unwrap();
+    assert_eq!(line, *format!("HTTP/1.1 {status}").as_bytes());
+}
+
+/// More lines wait than the queue holds.
+#[test]
+fn lines_that_do_not_fit_are_counted() {
+    for engine in support::ENGINES.iter().map(ToString::to_string) {
+        let served = Served::start_in(&engine, "stuck, handlers are quick");
+        let mut client = TcpStream::connect(&served.address).unwrap();
+        client.set_read_timeout(Some(support::TIMEOUT)).unwrap();
+        let mut writer = client.try_clone().unwrap();
+        let asks = std::thread::spawn(move || {
+            let failing = b"GET /fail HTTP/1.1\r\nHost: a\r\n\r\n".repeat(5000);
+            writer.write_all(&failing).unwrap();
+            writer.write_all(b"GET /dropped HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        });
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        asks.join().unwrap();
+        let dropped = said.rsplit("\r\n\r\n").next().unwrap();
+        assert!(dropped.parse::<u64>().is_ok_and(|count| count > 0), "{engine}: {dropped:?}");
+        served.signal();
+        assert!(served.ends(|_| {}).0.success(), "{engine}");
     }
 }
 

@@ -10,4 +10,6 @@ mod routes;
 mod serve;
 mod signals;
 mod stop;
+#[cfg(target_os = "linux")]
+mod stuck_stderr;
 mod supervised;

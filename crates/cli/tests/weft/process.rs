@@ -10,7 +10,7 @@ pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in fl
 pub(crate) struct Weft {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    /// Absent if stderr is a terminal.
+    /// Absent if the test has set stderr.
     stderr: Option<BufReader<ChildStderr>>,
     /// Lines that it printed at startup.
     pub(crate) lines: Vec<String>,
@@ -59,11 +59,11 @@ impl Weft {
 
     pub(crate) fn start_command(mut command: Command) -> Weft {
         command.stderr(Stdio::piped());
-        Weft::start_at_terminal(command)
+        Weft::start_with_stderr_set(command)
     }
 
     /// Starts a command whose stderr is set already.
-    pub(crate) fn start_at_terminal(mut command: Command) -> Weft {
+    pub(crate) fn start_with_stderr_set(mut command: Command) -> Weft {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = child.stderr.take().map(BufReader::new);

@@ -66,7 +66,7 @@ fn a_hangup_ends_the_process_once_its_terminal_has_gone() {
     let (master, slave) = terminal();
     let mut weft = command("--port 0", &[]);
     weft.stdout(Stdio::piped()).stderr(Stdio::from(slave));
-    let weft = Weft::start_at_terminal(weft);
+    let weft = Weft::start_with_stderr_set(weft);
     weft.signal("-HUP");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(weft.connect().ask("GET /health").status, 200, "the terminal is there");

@@ -29,6 +29,7 @@ use crate::error::{Error, OneLine, Result};
 use crate::message::{
     Blocking, Handler, IntoResponse, Problem, Request, RequestLine, Response, note_proxy, plain_field_name,
 };
+use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_timed_out;
 
 /// Time to wait for `100 (Continue)`. A server that does not know `Expect` never sends it, so the body is then
@@ -349,7 +350,7 @@ impl Handler for Proxy {
 }
 
 fn warn(server: &str, why: impl fmt::Display) {
-    log::warn!("proxy to {server}: {}", OneLine(why));
+    log_line!(Warn, "proxy to {server}: {}", OneLine(why));
 }
 
 /// The reason why a request was not forwarded or failed.

@@ -33,6 +33,9 @@ const HEARTBEAT: &[u8] = b":\n\n";
 /// threads (512) while it listens. For streams that stay open, use an [`EventHub`]. It can also send events to
 /// a single user.
 ///
+/// An `EventSource` reconnects after a connection that failed or ended. After a response other than 200 with
+/// `text/event-stream`, it gives up for good (HTML section 9.2.3). See [`EventHub`] for proxies in front.
+///
 /// ```
 /// use std::time::Duration;
 /// use weftwork::{Event, Request, Response, sse};
@@ -74,7 +77,7 @@ fn as_event_stream(response: Response) -> Response {
 
 fn last_event_id(req: &Request<'_>) -> Option<String> {
     let value = req.header_values("last-event-id").next()?;
-    String::from_utf8(value.to_vec()).ok()
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Writes the events of one stream. See [`sse`].

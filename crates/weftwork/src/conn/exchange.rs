@@ -30,6 +30,7 @@ use crate::message::{
 use crate::transport::context::Context;
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::events::ConnState;
+use crate::transport::log_queue::log_line;
 use crate::transport::{Buffers, CallSlot, DateCache, Tick};
 
 /// Maximum length of a file, or a part of it, that is read and copied after its head. That saves a system call, and the
@@ -188,7 +189,7 @@ impl<'a> ConnExchange<'a> {
         let thread = std::thread::current();
         let (line, name) = (self.target(), thread.name().unwrap_or("unnamed"));
         let id = self.id_for_log();
-        log::warn!("{subject} took {took:.1?} (handler_warn_after) at {line}, on the thread {name}{id}");
+        log_line!(Warn, "{subject} took {took:.1?} (handler_warn_after) at {line}, on the thread {name}{id}");
     }
 
     /// Returns the suffix of the request's log lines.
@@ -213,7 +214,7 @@ impl<'a> ConnExchange<'a> {
         if is_of_client {
             log_client(self.cx, format_args!("{line}"));
         } else {
-            log::error!("{line}");
+            log_line!(Error, "{line}");
         }
     }
 
@@ -322,7 +323,7 @@ impl<'a> ConnExchange<'a> {
     /// response.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (line, id, why) = (self.target(), self.id_for_log(), OneLine(why));
-        log::error!("a response could not be written at {line}, 500 is sent instead: {why}{id}");
+        log_line!(Error, "a response could not be written at {line}, 500 is sent instead: {why}{id}");
         let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());

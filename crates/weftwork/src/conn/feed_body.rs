@@ -17,6 +17,7 @@ use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{ConnState, Event};
+use crate::transport::log_queue::log_line;
 
 /// Bytes of messages that are copied to the write buffer at a time. A slow client holds no more than that, besides its
 /// queue, whose messages are shared.
@@ -42,6 +43,8 @@ pub(super) struct FeedBody {
     final_message: Option<Bytes>,
     /// Whether the other side was told that the server stops.
     stop_sent: bool,
+    /// When it is told, after the server has begun to drain.
+    stops_at: Option<Tick>,
 }
 
 impl fmt::Debug for FeedBody {
@@ -67,6 +70,7 @@ impl FeedBody {
             partial: Bytes::new(),
             final_message: None,
             stop_sent: false,
+            stops_at: None,
         }
     }
 
@@ -105,6 +109,21 @@ impl FeedBody {
     /// Returns whether it ends when the server stops, and when the peer closes its side.
     pub(super) fn is_endless(&self) -> bool {
         self.handler.is_some() || self.feed.is_endless
+    }
+
+    /// Returns when the other side is told that the server stops, once that is known and still to come.
+    pub(super) fn stops_at(&self) -> Option<Tick> {
+        self.stops_at.filter(|_| !self.stop_sent)
+    }
+
+    /// Reports the stop of the server in its time. Half of the time to drain is left for what is sent then.
+    fn stop_in_time(&mut self, now: Tick, cx: &Context) {
+        let delay = || now.after(self.feed.stop_delay(cx.drain_timeout() / 2));
+        let stops_at = self.stops_at.unwrap_or_else(delay);
+        self.stops_at = Some(stops_at);
+        if now >= stops_at {
+            self.send_stop();
+        }
     }
 
     /// Reports once that the server stops. The feed is ended, or the other protocol is told to end.
@@ -234,7 +253,7 @@ impl Conn {
     /// Returns None if the feed has ended. The phase then says what follows.
     fn feed_with(&mut self, fed: &mut FeedBody, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
         if cx.stage() != Stage::Running && fed.is_endless() {
-            fed.send_stop();
+            fed.stop_in_time(now, cx);
         }
         self.pass_on(fed, now)?;
         if self.unsent() > 0 {
@@ -335,6 +354,7 @@ impl Conn {
         self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
         let Some(mut rest) = self.pending_body.take() else { return };
         if let PendingBody::FeedBody(fed) = &mut *rest
+            && fed.stops_at().is_none_or(|stops_at| now < stops_at)
             && let Err(error) = fed.heartbeat(now, cx)
         {
             return self.cut(fed, &error, cx);
@@ -352,7 +372,7 @@ impl Conn {
             return;
         };
         cx.record(Event::Panicked);
-        log::error!("the receiver of an upgraded connection panicked: {}", OneLine(message));
+        log_line!(Error, "the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {
             self.phase = Phase::Done;

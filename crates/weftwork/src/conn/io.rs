@@ -12,6 +12,7 @@ use crate::message::BodyPart;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::ConnState;
+use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_would_block;
 use crate::transport::{BufferPool, Buffers, Tick};
 
@@ -152,7 +153,11 @@ impl Conn {
     #[cold]
     fn note_short_file(&self) -> io::Error {
         let why = "a file got shorter while it was sent";
-        log::error!("a response ended early at {}, and its connection with it: {why}", self.request_line());
+        log_line!(
+            Error,
+            "a response ended early at {}, and its connection with it: {why}",
+            self.request_line()
+        );
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 

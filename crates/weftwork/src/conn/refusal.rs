@@ -12,6 +12,7 @@ use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{AbandonReason, Event, Rule, ShedReason};
+use crate::transport::log_queue::{self, log_line};
 use crate::transport::{BufferPool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -239,7 +240,7 @@ impl Conn {
             .and_then(|()| self.http.write_body(text.as_bytes(), output))
             .and_then(|()| self.http.finish(&[], output));
         if let Err(misuse) = written {
-            log::error!("a refusal could not be written: {misuse}");
+            log_line!(Error, "a refusal could not be written: {misuse}");
         }
         self.note_status(status);
         self.note_body(text.len() as u64);
@@ -249,15 +250,15 @@ impl Conn {
 
 /// Logs an action of a client. Clients can act at any rate, so only a few lines a second are written.
 pub(super) fn log_client(cx: &Context, line: fmt::Arguments<'_>) {
-    if !log::log_enabled!(log::Level::Info) {
+    if !log_queue::is_enabled(log::Level::Info) {
         return;
     }
     match cx.client_log.take(cx.clock.now()) {
         None => return,
         Some(0) => {}
-        Some(more) => log::info!("... and {more} more lines about clients were left out"),
+        Some(more) => log_line!(Info, "... and {more} more lines about clients were left out"),
     }
-    log::info!("{}", OneLine(line));
+    log_line!(Info, "{}", OneLine(line));
 }
 
 /// Address of a peer for a log line.

@@ -18,6 +18,7 @@ use crate::message::exchange::UpgradedIo;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::{ConnState, Counters, Event, ShedReason};
+use crate::transport::log_queue::log_line;
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
@@ -81,7 +82,8 @@ impl Conn {
             }
             Err(panic) => {
                 cx.record(Event::Panicked);
-                log::error!(
+                log_line!(
+                    Error,
                     "the handler of an upgraded connection panicked: {}",
                     OneLine(panic_message(&*panic))
                 );

@@ -21,6 +21,7 @@ use super::loops::{LoopGroup, LoopHandle, LoopMessage};
 use crate::message::WakeConn;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
+use crate::transport::log_queue::log_line;
 use crate::transport::wheel::Wheel;
 use crate::transport::{BufferPool, Tick};
 
@@ -360,7 +361,7 @@ impl EventLoop {
         if let Err(error) = polled {
             self.events.clear();
             if error.kind() != io::ErrorKind::Interrupted {
-                log::error!("the poller failed: {error}");
+                log_line!(Error, "the poller failed: {error}");
             }
         }
     }

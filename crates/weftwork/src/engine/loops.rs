@@ -15,6 +15,7 @@ use super::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use crate::conn::{Conn, Registered};
 use crate::message::WakeConn;
 use crate::transport::context::Context;
+use crate::transport::log_queue::log_line;
 
 /// A message to a loop.
 #[derive(Debug)]
@@ -263,7 +264,7 @@ impl LoopHandle {
 
     fn end_poll(&self) {
         if let Err(error) = self.waker.wake() {
-            log::error!("a loop could not be woken: {error}");
+            log_line!(Error, "a loop could not be woken: {error}");
         }
     }
 }

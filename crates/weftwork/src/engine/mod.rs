@@ -42,7 +42,7 @@ use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
-use crate::transport::log_limit::catch_log_panic;
+use crate::transport::log_queue::log_line;
 
 /// Assigns connections to threads. `WEFT_ENGINE` names an engine too, and an engine set in code takes precedence.
 ///
@@ -251,12 +251,10 @@ pub(crate) trait EngineHandle: Send + Sync {
 /// Logs a panic outside of a handler. The connection that was being served is lost, and everything else goes on.
 #[cold]
 fn log_caught_panic() {
-    // It may have been the log that panicked.
-    catch_log_panic(|| {
-        log::error!(
-            "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
-        );
-    });
+    log_line!(
+        Error,
+        "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
+    );
 }
 
 /// Waits until all threads have ended, for at most `timeout`. Returns how many have not ended.
@@ -291,7 +289,7 @@ pub(crate) fn start(
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
     if cfg!(panic = "abort") {
-        log::warn!("this program is built with panic = \"abort\": a handler that panics ends all of it");
+        log_line!(Warn, "this program is built with panic = \"abort\": a handler that panics ends all of it");
     }
     let listeners = match engine {
         Engine::Workers { .. } => listeners,

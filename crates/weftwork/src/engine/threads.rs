@@ -10,7 +10,7 @@ use super::log_caught_panic;
 use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
 use crate::transport::context::Context;
 use crate::transport::events::{Event, ShedReason};
-use crate::transport::log_limit::catch_log_panic;
+use crate::transport::log_queue::log_line;
 use crate::transport::{BufferPool, CallSlot, DateCache};
 
 /// Text for log lines.
@@ -115,8 +115,7 @@ impl Threads {
         if let Err(error) = &started
             && let Some(threads) = pool.note_spawn_error()
         {
-            // A log that panics must not take the loop along.
-            catch_log_panic(|| log_spawn_error(error, threads));
+            log_spawn_error(error, threads);
         }
         started
     }
@@ -156,7 +155,8 @@ impl<J, S: EventSource> Drop for LeavePool<'_, J, S> {
 }
 
 pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
-    log::error!(
+    log_line!(
+        Error,
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
          next try comes after {SPAWN_BACKOFF:?}. {THREAD_LIMITS}"
     );

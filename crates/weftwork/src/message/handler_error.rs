@@ -8,6 +8,7 @@ use super::problem::SERVER_ERROR;
 use super::request::Request;
 use super::response::{Payload, Response};
 use crate::error::{Error, OneLine};
+use crate::transport::log_queue::log_line;
 
 /// Error of a handler for the log, with the response for the client.
 pub(crate) struct HandlerError {
@@ -20,7 +21,7 @@ impl HandlerError {
     /// Logs the error with the request. `id` is the suffix of its log lines. Returns the response for the client.
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log::error!("a handler failed at {line}: {}{id}", OneLine(&self.error));
+        log_line!(Error, "a handler failed at {line}: {}{id}", OneLine(&self.error));
         std::mem::take(&mut self.body)
     }
 }
@@ -29,7 +30,7 @@ impl HandlerError {
 impl Drop for HandlerError {
     fn drop(&mut self) {
         if !self.is_logged {
-            log::error!("a handler failed, and its own answer was not sent: {}", OneLine(&self.error));
+            log_line!(Error, "a handler failed, and its own answer was not sent: {}", OneLine(&self.error));
         }
     }
 }

@@ -52,7 +52,7 @@ pub use upgrade::{UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
 pub(crate) use deferred::Deferred;
-pub(crate) use feed::{FeedPoll, WakeConn};
+pub(crate) use feed::{FeedPoll, WakeConn, random_below};
 pub(crate) use response::{BodyPart, LongLived, Payload, Stream};
 pub(crate) use single_value::SingleValue;
 pub(crate) use upgrade::{IdlePolicy, UpgradeFn, UpgradePanic};

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::into_response::IntoResponse;
 use super::response::Response;
+use crate::transport::log_queue::log_line;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// A constant text, so that nothing is allocated. Routers ask several handlers that decline.
@@ -110,7 +111,7 @@ impl Problem {
                 Err(_) => self.set(name, Member { text: json, is_json: true }),
             },
             Err(error) => {
-                log::error!("the member {name:?} of a problem is left out, it is no JSON: {error}");
+                log_line!(Error, "the member {name:?} of a problem is left out, it is no JSON: {error}");
                 self
             }
         }

@@ -15,6 +15,7 @@ use super::exchange::{ConnValue, Exchange};
 use super::observer::{Arrival, ResponseObserver};
 use super::{BodyError, BodyPart, BodyWriter, Handler, Payload, Request, Response};
 use crate::settings::Settings;
+use crate::transport::log_queue::log_line;
 
 /// Returns the response of `handler` to a GET.
 pub(crate) fn get(path: &str, handler: &impl Handler) -> Response {
@@ -243,6 +244,6 @@ impl Exchange for Canned {
     }
 
     fn log_client(&self, line: std::fmt::Arguments<'_>) {
-        log::info!("{line}");
+        log_line!(Info, "{line}");
     }
 }

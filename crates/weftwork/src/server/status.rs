@@ -17,6 +17,8 @@ use crate::transport::context::Context;
 #[cfg(feature = "metrics")]
 use crate::transport::events::{ConnState, NumberFamily};
 use crate::transport::events::{Counters, ServerStats};
+#[cfg(feature = "metrics")]
+use crate::transport::log_queue;
 use crate::transport::watchdog::Watchdog;
 
 /// Status of a server, for example for a page. [`Server::status`](super::Server::status) returns it before the start,
@@ -157,6 +159,12 @@ impl ServerStatus {
 #[cfg(feature = "metrics")]
 impl Collector for ServerStatus {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let dropped = NumberFamily {
+            name: "log_lines_dropped",
+            about: "Log lines of this process that were dropped, because the log took too long.",
+            label: "",
+            numbers: vec![("", log_queue::dropped())],
+        };
         for NumberFamily { name, about, label, numbers } in self.gauges() {
             let name = format!("weftwork_{name}");
             let encoder = encoder.encode_descriptor(&name, about, None, MetricType::Gauge)?;
@@ -172,7 +180,7 @@ impl Collector for ServerStatus {
             label: "",
             numbers: vec![("", self.stats().requests)],
         };
-        for NumberFamily { name, about, label, numbers } in std::iter::once(requests).chain(families) {
+        for NumberFamily { name, about, label, numbers } in [requests, dropped].into_iter().chain(families) {
             let name = format!("weftwork_{name}");
             let about = about.replace('`', "");
             let encoder = encoder.encode_descriptor(&name, &about, None, MetricType::Counter)?;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::process::maintenance::Maintenance;
 use super::process::signals::{SignalEvent, Signals};
 use super::process::{descriptors, notify, predecessor, replacement};
-use super::shutdown_log::ShutdownLog;
 use super::{Running, ServerStatus};
 use crate::error::{Error, Result};
 use crate::shutdown::ShutdownReport;
+use crate::transport::log_queue::{LogThread, log_line};
 
 /// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
@@ -19,12 +19,11 @@ impl Running {
     /// # Errors
     /// The system does not allow waiting for the signals.
     pub fn wait(self, signals: Signals) -> Result<ShutdownReport> {
-        let (report, shutdown_log) = self.wait_and_stop(signals)?;
-        shutdown_log.end();
-        Ok(report)
+        self.wait_and_stop(signals).map(|(report, _log)| report)
     }
 
-    pub(super) fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, ShutdownLog)> {
+    /// Returns also the logging thread, for a line about the report.
+    pub(super) fn wait_and_stop(mut self, mut signals: Signals) -> Result<(ShutdownReport, LogThread)> {
         let mut maintenance = Maintenance::new(std::mem::take(&mut self.reload_hooks));
         descriptors::warn_of_unused();
         // The process before tells systemd of this one.
@@ -34,7 +33,6 @@ impl Running {
         self.serve(&mut signals, &mut maintenance)?;
         let stop_started = Instant::now();
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
-        // The stop comes first, because the log may be stuck.
         let successor = replacement::successor();
         match successor {
             // New clients, and those of the side listener, must go to the new process at once.
@@ -45,13 +43,15 @@ impl Running {
                 notify::notify(notify::STOPPING);
             }
         }
-        let mut shutdown_log = ShutdownLog::begin();
-        shutdown_log.say(match successor {
+        match successor {
             Some(pid) => {
-                format!("replaced by process {pid}: requests in flight may finish, a signal cuts them")
+                log_line!(
+                    Info,
+                    "replaced by process {pid}: requests in flight may finish, a signal cuts them"
+                );
             }
-            None => "stopping: requests in flight may finish, a second signal cuts them".into(),
-        });
+            None => log_line!(Info, "stopping: requests in flight may finish, a second signal cuts them"),
+        }
         let delay = if successor.is_some() { Duration::ZERO } else { delay };
         let mut must_end = move || {
             let Ok(Some(event)) = signals.wait(Some(Duration::from_millis(1))) else { return false };
@@ -63,7 +63,7 @@ impl Running {
             // Other servers of this process finish too.
             while replacement::has_clients() && stop_started.elapsed() < timeout && !must_end() {}
         }
-        Ok((report, shutdown_log))
+        Ok((report, self.log.clone()))
     }
 
     /// Returns when the server must stop.

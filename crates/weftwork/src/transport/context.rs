@@ -12,13 +12,14 @@ use weftwork_wire::Limits;
 use super::buffers::SharedBudget;
 use super::deadlines::Clock;
 use super::events::{Counters, Event, ServerStats};
-use super::log_limit::{LogLimit, catch_log_panic};
+use super::log_limit::LogLimit;
 use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
 use crate::message::observer::Observer;
 use crate::message::{Handler, RequestLine};
 use crate::settings::{Settings, or_never};
+use crate::transport::log_queue::log_line;
 
 /// Log lines about clients in a second. They are enough to see what happens, and little for a disk.
 const LINES_A_SECOND: u32 = 10;
@@ -62,6 +63,8 @@ pub(crate) struct Context {
     stopping: AtomicBool,
     /// Time after its last byte for which an idle connection stays open while the server drains, in milliseconds.
     drain_idle_ms: AtomicU64,
+    /// Maximum time of the stage `Draining`, in milliseconds.
+    drain_ms: AtomicU64,
     draining: StopSignal,
     closing: StopSignal,
 }
@@ -103,6 +106,7 @@ impl Context {
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
             drain_idle_ms: AtomicU64::new(0),
+            drain_ms: AtomicU64::new(0),
             draining: StopSignal::new()?,
             closing: StopSignal::new()?,
         })
@@ -135,11 +139,10 @@ impl Context {
     #[cold]
     pub(crate) fn warn_resources(&self, line: fmt::Arguments<'_>) {
         let Some(left_out) = self.refusal_log.take(self.clock.now()) else { return };
-        // The thread may be unwinding from a logger that panicked.
-        catch_log_panic(|| match left_out {
-            0 => log::warn!("{line}"),
-            more => log::warn!("{line} ({more} more lines about refusals were left out)"),
-        });
+        match left_out {
+            0 => log_line!(Warn, "{line}"),
+            more => log_line!(Warn, "{line} ({more} more lines about refusals were left out)"),
+        }
     }
 
     /// Returns whether the handler wants part of the body to be read before it runs.
@@ -170,13 +173,20 @@ impl Context {
     /// Enters the stage `Draining`, which lasts for at most `timeout`.
     pub(crate) fn begin_drain(&self, timeout: Duration) {
         let idle = self.settings.drain_idle_timeout.min(timeout.saturating_sub(DRAIN_RESERVE));
-        self.drain_idle_ms.store(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.drain_idle_ms.store(ms(idle), Ordering::SeqCst);
+        self.drain_ms.store(ms(timeout), Ordering::SeqCst);
         self.enter(Stage::Draining);
     }
 
     /// Returns the time after its last byte for which an idle connection stays open while the server drains.
     pub(crate) fn drain_idle_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_idle_ms.load(Ordering::SeqCst))
+    }
+
+    /// Returns the maximum time of the drain, after it has begun.
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        Duration::from_millis(self.drain_ms.load(Ordering::SeqCst))
     }
 
     /// Moves on to `stage`. A stage that has already passed changes nothing.

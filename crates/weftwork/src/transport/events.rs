@@ -11,6 +11,7 @@ use std::time::Duration;
 use weftwork_wire::Fault;
 
 use super::deadlines::TimeoutKind;
+use super::log_queue;
 use super::watchdog::Watchdog;
 
 /// What an event is counted by.
@@ -112,6 +113,9 @@ macro_rules! events {
             /// `timeouts` and `shed`. Statuses are not counted here. The middleware `Metrics` counts them (feature
             /// `metrics`).
             pub requests: u64,
+            /// Log lines of this process that were dropped, because the log took too long. The next line that is
+            /// written says how many.
+            pub log_lines_dropped: u64,
             $( $(#[doc = $doc])+ pub $counter: u64, )+
         }
 
@@ -129,6 +133,7 @@ macro_rules! events {
                 ServerStats {
                     connections: self.connections.load(Ordering::Relaxed),
                     requests: watchdog.calls(),
+                    log_lines_dropped: log_queue::dropped(),
                     $( $counter: self.$counter.total(), )+
                 }
             }

@@ -17,6 +17,7 @@ use super::socket_share::{Bound, SocketShare};
 use super::stream::Stream;
 use super::system;
 use crate::error::Error;
+use crate::transport::log_queue::log_line;
 
 /// A listening socket in non-blocking mode.
 #[derive(Debug)]
@@ -157,7 +158,8 @@ impl Listener {
         if let Address::Tcp(address) = self.address
             && let Err(error) = system::limit_unread(&self.fd, write_timeout)
         {
-            log::info!(
+            log_line!(
+                Info,
                 "cannot set TCP_USER_TIMEOUT on {address}, unread data may stay in the kernel: {error}"
             );
         }
@@ -187,7 +189,7 @@ impl Listener {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
                     return Ok(Listener::new(share, fd, address, is_proxied));
                 }
-                Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
+                Err(error) => log_line!(Info, "the listeners at {address} share one queue: {error}"),
             }
         }
         // The same queue needs no second descriptor in a replacement.
@@ -328,7 +330,7 @@ fn bind_each(
                 Ok(listener) => bound.push(listener),
                 Err(Errno::ADDRINUSE) if chosen && tries < PORT_TRIES => continue 'anew,
                 Err(error @ (Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => {
-                    log::info!("not listening at {wanted}, which this machine does not have: {error}");
+                    log_line!(Info, "not listening at {wanted}, which this machine does not have: {error}");
                     left_out.get_or_insert_with(|| explain(&wanted, error.into()));
                 }
                 Err(error) => return Err(explain(&wanted, error.into())),

@@ -1,15 +1,8 @@
-//! Limits the log lines per second about things that clients can cause, and contains loggers that panic.
+//! Limits the log lines per second about things that clients can cause.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use super::deadlines::Tick;
-
-/// Writes to the log where a panic of the logger must not unwind further.
-pub(crate) fn catch_log_panic(write: impl FnOnce()) {
-    // The panic cannot be reported, because the log is what failed.
-    let _ = catch_unwind(AssertUnwindSafe(write));
-}
 
 /// Counts the lines of the current second, and the lines left out since the last line that was written.
 #[derive(Debug)]

@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
 use super::system::{MORE, SEND, SOCKETS_WAIT, cork, limit_unread};
+use crate::transport::log_queue::log_line;
 
 /// A connected TCP or Unix socket, or a test connection.
 #[derive(Debug)]
@@ -343,7 +344,9 @@ impl Socket {
         let linger = resets.then_some(Duration::ZERO);
         match sockopt::set_socket_linger(&self.fd, linger) {
             Ok(()) => self.resets = resets,
-            Err(error) => log::warn!("cannot set SO_LINGER, a truncated response may look complete: {error}"),
+            Err(error) => {
+                log_line!(Warn, "cannot set SO_LINGER, a truncated response may look complete: {error}")
+            }
         }
     }
 

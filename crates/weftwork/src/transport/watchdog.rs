@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::context::Context;
 use super::deadlines::Tick;
 use super::events::Event;
-use super::log_limit::catch_log_panic;
+use crate::transport::log_queue::log_line;
 
 /// Bytes of a request line that are kept for the log.
 const LINE_BYTES: usize = 64;
@@ -175,14 +175,13 @@ pub(crate) fn watch(cx: &Context) {
                 continue;
             }
             cx.record(Event::HandlerIsSlow);
-            catch_log_panic(|| {
-                log::warn!(
-                    "a handler is still running after {:.1?} (handler_warn_after is {limit:?}) at {}, on the thread {}",
-                    begun.until(now),
-                    request_line(&line),
-                    slot.thread
-                );
-            });
+            log_line!(
+                Warn,
+                "a handler is still running after {:.1?} (handler_warn_after is {limit:?}) at {}, on the thread {}",
+                begun.until(now),
+                request_line(&line),
+                slot.thread
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weftwork::{Event, EventHub, FeedLimits, OverflowStrategy, Request, Response, Running, Settings, sse};
 
@@ -190,16 +190,33 @@ fn a_hub_sends_to_selected_clients() {
     }
 }
 
+/// The clients of a restarted server do not return in the same moment: they are told different times, and their streams
+/// end one after another.
 #[test]
-fn a_hub_sends_the_retry_time() {
+fn a_hub_spreads_the_return_of_its_clients() {
+    const CLIENTS: usize = 100;
     let news = start();
-    let mut client = news.open("/hub");
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| news.open("/hub")).collect();
     let server = news.server;
+    let begun = Instant::now();
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
-    assert_eq!(client.chunk(), b"retry: 2000\n\n");
-    assert_eq!(client.chunk(), b"");
+    let mut times: Vec<u64> = clients
+        .iter_mut()
+        .map(|client| {
+            let said = String::from_utf8(client.chunk()).unwrap();
+            assert_eq!(client.chunk(), b"");
+            let time = said.strip_prefix("retry: ").and_then(|rest| rest.strip_suffix("\n\n"));
+            time.unwrap().parse().unwrap()
+        })
+        .collect();
+    // A millisecond for each, at random. It is less than half of that for all of them once in 2^100 times.
+    assert!(begun.elapsed() > Duration::from_millis(50), "{:?}", begun.elapsed());
+    assert!(times.iter().all(|time| (1000..=5000).contains(time)), "{times:?}");
+    times.sort_unstable();
+    times.dedup();
+    assert!(times.len() > CLIENTS / 2, "{times:?}");
     let report = stopping.join().unwrap();
-    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+    assert_eq!((report.drained, report.cut), (CLIENTS, 0), "{report}");
 }
 
 /// Threads may publish events as fast as a loop sends them. The other connections of the loop must still make

@@ -7,18 +7,13 @@ use super::eventually;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A line with one of these texts panics, once. Tests use this to cause a bug of the server's own.
+/// A line with one of these texts panics, once.
 static TRAPS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Makes the thread of the next line that contains `part` panic.
 pub(crate) fn panic_at(part: &str) {
     keep_log();
     TRAPS.lock().unwrap_or_else(PoisonError::into_inner).push(part.to_owned());
-}
-
-/// Returns the number of lines that have yet to panic.
-pub(crate) fn traps() -> usize {
-    TRAPS.lock().unwrap_or_else(PoisonError::into_inner).len()
 }
 
 struct TestLogger;

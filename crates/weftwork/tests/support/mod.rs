@@ -20,7 +20,7 @@ pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
-pub(crate) use logged::{is_logged, keep_log, logged, panic_at, traps};
+pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]
 pub(crate) use site::{Site, SiteState};
 #[allow(unused_imports)]

@@ -12,6 +12,7 @@ use weftwork_wire::fields::quality;
 use super::open_file_cache::OpenFileCache;
 use super::root::{Content, ContentSource, Found, Root};
 use crate::message::Request;
+use crate::transport::log_queue::log_line;
 
 /// Codings and the extensions of their files. With equal weights, the smallest comes first.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
@@ -38,7 +39,7 @@ impl SkippedSiblings {
         let is_new = skipped.len() < LINES_MAX && skipped.insert((path, older));
         drop(skipped);
         if is_new {
-            log::warn!("the precompressed file {text:?} is not sent: {why}");
+            log_line!(Warn, "the precompressed file {text:?} is not sent: {why}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The directory that files are served from. It is opened again when its path leads to another directory.
 
+use crate::transport::log_queue::log_line;
 use std::fs::{self, File, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -101,10 +102,11 @@ impl ServedDir {
         drop(before);
         let path = self.path.display();
         match error {
-            Some(error) => log::error!(
+            Some(error) => log_line!(
+                Error,
                 "cannot serve files from {path}: {error}. Requests get 503 until the directory is there again"
             ),
-            None => log::info!("serving files from the directory that is at {path} now"),
+            None => log_line!(Info, "serving files from the directory that is at {path} now"),
         }
         true
     }

@@ -15,6 +15,7 @@ use weftwork_wire::fields::{EntityTag, tags};
 use super::{Middleware, Next, vary};
 use crate::message::without_fields::without_fields;
 use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
+use crate::transport::log_queue::log_line;
 pub(super) use coding::Coding;
 use encoder::Encoder;
 
@@ -144,7 +145,8 @@ fn compress(mut response: Response, coding: Coding) -> Response {
         }
         Ok(Compressed::NotSmaller) => return response,
         Err(error) => {
-            log::error!(
+            log_line!(
+                Error,
                 "cannot compress a response with {}, sending it uncompressed: {error}",
                 coding.name()
             );

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::upstream::{UpstreamConn, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
+use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_timed_out;
 
 const COPIED_BYTES: usize = 16 << 10;
@@ -196,8 +197,9 @@ impl OtherDirection {
             work();
         };
         let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(work);
-        let thread = thread
-            .inspect_err(|error| log::error!("cannot start a thread for a tunnel, closing it: {error}"))?;
+        let thread = thread.inspect_err(|error| {
+            log_line!(Error, "cannot start a thread for a tunnel, closing it: {error}")
+        })?;
         Ok(OtherDirection::Thread(thread, over))
     }
 

@@ -2,16 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{Event, HEARTBEAT, as_event_stream, last_event_id};
-use crate::message::{Feed, FeedLimits, FeedSender, Request, Response};
+use crate::message::{Feed, FeedLimits, FeedSender, Request, Response, random_below};
 
-/// Reconnection time for clients when the server stops. By then another server may have replaced it.
-const RETRY: Duration = Duration::from_secs(2);
+/// Range of the reconnection time for clients when the server stops, in milliseconds. By then another server may have
+/// replaced it. Each client gets a random time, so that not all return together.
+const RETRY_MS: RangeInclusive<u64> = 1000..=5000;
+
+/// Name of the event for a client whose last event is unknown.
+const GAP: &str = "gap";
 
 /// Sends events to its clients, to all or to some. Clones share the same hub, and any thread may send.
 ///
@@ -19,6 +24,16 @@ const RETRY: Duration = Duration::from_secs(2);
 /// [`FeedLimits`] limits slow clients, and they never delay others. An event is stored once, regardless of the
 /// number of clients. With HTTP/1.1, a browser opens at most six connections to a host, and each `EventSource`
 /// in any tab keeps one. A proxy that speaks HTTP/2 to browsers removes that limit.
+///
+/// **Restarts.** When the server stops, each client gets a reconnection time between 1 and 5 s, at random. The
+/// streams end one after another, a thousand in a second, within half of the time to drain. So not all clients
+/// return in the same moment.
+///
+/// **Proxies in front.** An `EventSource` reconnects after a connection that failed or ended. After a response
+/// other than 200 with `text/event-stream`, such as a 502 or 503 of a proxy while the server restarts, it gives up
+/// for good (HTML section 9.2.3). The proxy should try another server, or close the connection without a response
+/// (nginx: `error_page 502 503 504 = @gone` and `return 444` there). Otherwise the page must open a new
+/// `EventSource` when its `readyState` is `CLOSED`.
 ///
 /// ```
 /// use weftwork::{Event, EventHub, Request};
@@ -50,6 +65,8 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct EventHub<T = ()> {
     shared: Arc<Mutex<Shared<T>>>,
     limits: FeedLimits,
+    /// Current number of clients.
+    count: Arc<AtomicUsize>,
 }
 
 struct Shared<T> {
@@ -77,12 +94,19 @@ impl<T> EventHub<T> {
     /// Creates a hub with these limits for each client.
     pub fn new(limits: FeedLimits) -> EventHub<T> {
         let shared = Shared { clients: Arc::default(), history: VecDeque::new(), history_max: 0 };
-        EventHub { shared: Arc::new(Mutex::new(shared)), limits }
+        EventHub { shared: Arc::new(Mutex::new(shared)), limits, count: Arc::default() }
     }
 
     /// Keeps the last `events_max` events of [`send`](EventHub::send) for clients that reconnect. A client gets
-    /// the events after its `Last-Event-ID`, or all stored events if that id is unknown. These events do not
-    /// count against [`FeedLimits`]. Default: 0, no history.
+    /// the events after its `Last-Event-ID`. These events do not count against [`FeedLimits`]. Default: 0, no
+    /// history.
+    ///
+    /// If that id is unknown, events may be missing, or come twice. The client first gets an event with the name
+    /// `gap`, whose data is the id, and then all stored events. Pages that ignore the event see no difference:
+    ///
+    /// ```js
+    /// source.addEventListener("gap", () => location.reload());
+    /// ```
     #[must_use]
     pub fn with_history(self, events_max: usize) -> EventHub<T> {
         let mut shared = self.lock();
@@ -117,13 +141,18 @@ impl<T> EventHub<T> {
         // The iterator may use the hub, so it does not run under the lock.
         let first: Vec<Bytes> = first_events.into_iter().map(|event| event.to_bytes()).collect();
         let (sender, feed) = Feed::new(self.limits);
-        let final_message = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
+        let retry_ms = RETRY_MS.start() + random_below(RETRY_MS.end() - RETRY_MS.start() + 1);
+        let final_message = Bytes::from(format!("retry: {retry_ms}\n\n"));
         let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_final_message(final_message);
-        let last = last_event_id(req);
+        let feed = feed.with_companions(self.count.clone());
+        let last = last_event_id(req).filter(|id| !id.is_empty());
         let mut shared = self.lock();
+        let gap = last.as_ref().filter(|id| shared.position(id).is_none());
+        let gap = gap.map(|id| Event::new(id.as_str()).name(GAP).to_bytes());
         let missed = last.iter().flat_map(|id| shared.since(id));
-        let feed = feed.with_backlog(missed.chain(first));
+        let feed = feed.with_backlog(gap.into_iter().chain(missed).chain(first));
         let gone = shared.add(Client { sender, value });
+        self.count(&shared);
         drop(shared);
         drop(gone);
         as_event_stream(Response::feed(feed))
@@ -136,7 +165,7 @@ impl<T> EventHub<T> {
         shared.record(event.event_id(), &bytes);
         // Clients that have gone, or were disconnected for being too slow, are removed.
         let gone = shared.remove_if(|client| client.sender.send(bytes.clone()).is_err());
-        let clients = shared.clients.len();
+        let clients = self.count(&shared);
         drop(shared);
         drop(gone);
         clients
@@ -146,7 +175,7 @@ impl<T> EventHub<T> {
     ///
     /// The event is not added to the [history](EventHub::with_history), which any client may get. A client that
     /// is away misses it, and gets what [`join_with`](EventHub::join_with) sends first. Do not give the
-    /// event an id: a client that reconnects with an unknown id gets the whole history.
+    /// event an id: a client that reconnects with an unknown id gets a `gap` and the whole history.
     ///
     /// `wanted` is called for every client. 10,000 clients take about 0.1 ms.
     pub fn send_where(&self, event: &Event, wanted: impl Fn(&T) -> bool) -> usize {
@@ -159,7 +188,10 @@ impl<T> EventHub<T> {
 
     /// Ends every stream in an orderly way. Clients that reconnect are served again.
     pub fn close_all(&self) {
-        let all = std::mem::take(&mut self.lock().clients);
+        let mut shared = self.lock();
+        let all = std::mem::take(&mut shared.clients);
+        self.count(&shared);
+        drop(shared);
         all.iter().for_each(|client| client.sender.close());
     }
 
@@ -167,10 +199,16 @@ impl<T> EventHub<T> {
     pub fn clients(&self) -> usize {
         let mut shared = self.lock();
         let gone = shared.remove_if(|client| client.sender.is_closed());
-        let clients = shared.clients.len();
+        let clients = self.count(&shared);
         drop(shared);
         drop(gone);
         clients
+    }
+
+    /// Notes and returns the number of clients.
+    fn count(&self, shared: &Shared<T>) -> usize {
+        self.count.store(shared.clients.len(), Ordering::Relaxed);
+        shared.clients.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<T>> {
@@ -205,8 +243,12 @@ impl<T> Shared<T> {
         self.history.push_back((id.map(str::to_owned), bytes.clone()));
     }
 
+    fn position(&self, id: &str) -> Option<usize> {
+        self.history.iter().rposition(|(known, _)| known.as_deref() == Some(id))
+    }
+
     fn since(&self, id: &str) -> impl Iterator<Item = Bytes> {
-        let seen = self.history.iter().rposition(|(known, _)| known.as_deref() == Some(id));
+        let seen = self.position(id);
         self.history.iter().skip(seen.map_or(0, |seen| seen + 1)).map(|(_, bytes)| bytes.clone())
     }
 }
@@ -219,7 +261,7 @@ impl<T> Default for EventHub<T> {
 
 impl<T> Clone for EventHub<T> {
     fn clone(&self) -> EventHub<T> {
-        EventHub { shared: self.shared.clone(), limits: self.limits }
+        EventHub { shared: self.shared.clone(), limits: self.limits, count: self.count.clone() }
     }
 }
 

@@ -64,9 +64,12 @@ fn a_client_that_comes_again_gets_what_it_missed() {
     comes_again(Some("5"), "");
     comes_again(Some("4"), &event(5));
     comes_again(Some("3"), &(event(4) + &event(5)));
-    // An id that is unknown, now or always: all stored events.
-    comes_again(Some("1"), &(event(3) + &event(4) + &event(5)));
-    comes_again(Some("x"), &(event(3) + &event(4) + &event(5)));
+    // An id that is unknown, now or always: a gap, and all stored events.
+    let gap = |id: &str| format!("event: gap\ndata: {id}\n\n{}{}{}", event(3), event(4), event(5));
+    comes_again(Some("1"), &gap("1"));
+    comes_again(Some("x"), &gap("x"));
+    comes_again(Some(""), "");
+    comes_again(Some("\u{e9}"), &gap("\u{e9}"));
 }
 
 #[test]
@@ -81,8 +84,10 @@ fn a_history_that_is_made_shorter_is_so_at_once() {
         hub.close_all();
         connection.response().text().to_owned()
     };
-    assert_eq!(kept(&hub), "data: event 5\n\ndata: event 6\n\n");
-    assert_eq!(kept(&hub.with_history(0)), "");
+    const GAP: &str = "event: gap\ndata: x\n\n";
+    assert_eq!(kept(&hub), format!("{GAP}data: event 5\n\ndata: event 6\n\n"));
+    // A hub without a history cannot know what is missing.
+    assert_eq!(kept(&hub.with_history(0)), GAP);
 }
 
 /// More events than may wait for a client, by number or by bytes: all of them arrive, and then the new ones.
@@ -103,7 +108,8 @@ fn a_long_backlog_comes_whole() {
         hub.close_all();
         let expected: String =
             events.iter().map(|event| String::from_utf8(event.to_bytes().to_vec()).unwrap()).collect();
-        assert!(connection.response().text() == expected + "data: new\n\n", "{overflow:?}");
+        let expected = format!("event: gap\ndata: unknown\n\n{expected}data: new\n\n");
+        assert!(connection.response().text() == expected, "{overflow:?}");
     }
 }
 
@@ -267,4 +273,52 @@ fn a_writer_sends_heartbeats_across_many_short_waits() {
         })
     });
     assert_eq!(client.get("/").send().text(), ":\n\n:\n\ndata: news\n\n");
+}
+
+/// Clients that all return in the same moment would be a load that the new server has never seen.
+#[test]
+fn clients_are_told_to_return_at_different_times() {
+    const CLIENTS: usize = 2000;
+    let (hub, mut client) = hub();
+    let mut connections: Vec<_> = (0..CLIENTS).map(|_| client.connect()).collect();
+    for connection in &mut connections {
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert_eq!(hub.clients(), CLIENTS);
+    client.drain();
+    // Each connection notices the stop when it is used.
+    connections.iter_mut().for_each(|connection| drop(connection.received()));
+    let mut ended = Vec::new();
+    for _ in 0..5 {
+        let before = connections.len();
+        connections.retain_mut(|connection| {
+            connection.advance(Duration::ZERO);
+            !connection.is_closed()
+        });
+        ended.push(before - connections.len());
+        client.advance(Duration::from_millis(500));
+    }
+    // A thousand in a second.
+    assert!(ended[0] < CLIENTS / 10 && ended[1..].iter().all(|count| *count > CLIENTS / 10), "{ended:?}");
+    assert!(connections.is_empty());
+}
+
+#[test]
+fn the_reconnection_time_is_random_within_its_range() {
+    let mut times: Vec<u64> = (0..20)
+        .map(|_| {
+            let (_hub, mut client) = hub();
+            let mut connection = client.connect();
+            connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.drain();
+            connection.advance(Duration::from_secs(1));
+            let response = connection.response();
+            let retry = response.text().strip_prefix("retry: ").and_then(|rest| rest.strip_suffix("\n\n"));
+            retry.unwrap().parse().unwrap()
+        })
+        .collect();
+    assert!(times.iter().all(|time| (1000..=5000).contains(time)), "{times:?}");
+    times.sort_unstable();
+    times.dedup();
+    assert!(times.len() > 10, "{times:?}");
 }

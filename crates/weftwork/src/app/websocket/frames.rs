@@ -10,6 +10,7 @@ use tungstenite::{Error, Message as Whole};
 
 use super::Message;
 use super::deflate::{Deflate, InflateError, Inflating};
+use crate::transport::log_queue::log_line;
 
 pub(super) const CLOSE_NORMAL: u16 = 1000;
 pub(super) const CLOSE_AWAY: u16 = 1001;
@@ -408,7 +409,10 @@ pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
     let code = if CloseCode::from(code).is_allowed() || code == CLOSE_BAD_GATEWAY {
         code
     } else {
-        log::error!("closing a WebSocket with 1011: code {code} must not be sent (RFC 6455 section 7.4)");
+        log_line!(
+            Error,
+            "closing a WebSocket with 1011: code {code} must not be sent (RFC 6455 section 7.4)"
+        );
         CLOSE_ERROR
     };
     let mut end = reason.len().min(REASON_BYTES_MAX);

@@ -14,6 +14,7 @@ use super::frames::{self, Encoded, FrameError, FrameEvent, Incoming};
 use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedSender, Request, Response, UpgradeHandler, UpgradePanic};
+use crate::transport::log_queue::log_line;
 
 /// Read buffer of an idle socket. Larger messages take more while they are read.
 const READ_BYTES: usize = 128;
@@ -355,7 +356,7 @@ impl<T: Send + Sync + 'static> UpgradeHandler for HubReceiver<T> {
                 Err(FrameError::Eof) => return Ok(count),
                 Err(FrameError::Io(error)) => return Err(error),
                 Err(FrameError::Protocol(code, why)) => {
-                    log::debug!("closing the WebSocket {}: {}", self.socket.id, OneLine(&why));
+                    log_line!(Debug, "closing the WebSocket {}: {}", self.socket.id, OneLine(&why));
                     self.queue_last(frames::close(code, &why));
                     self.sender.close();
                     return Ok(count);
@@ -384,7 +385,7 @@ impl<T: Send + Sync + 'static> Drop for HubReceiver<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
         if let Err(said) = self.hub.notify(&self.socket, SocketEvent::Left) {
-            log::error!("the function of a WebSocket hub panicked: {}", OneLine(said));
+            log_line!(Error, "the function of a WebSocket hub panicked: {}", OneLine(said));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
 use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::events::{Event, ShedReason};
+use crate::transport::log_queue::log_line;
 
 impl ConnExchange<'_> {
     #[cold]
@@ -43,7 +44,7 @@ impl ConnExchange<'_> {
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }
         self.cx.record(Event::Panicked);
-        log::error!("a handler panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
+        log_line!(Error, "a handler panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
         None
     }
 }

@@ -60,7 +60,8 @@ use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::Event;
 use crate::transport::listener::Listener;
-use crate::transport::log_limit::{LogLimit, catch_log_panic};
+use crate::transport::log_limit::LogLimit;
+use crate::transport::log_queue::log_line;
 
 /// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -205,12 +206,10 @@ impl Shared {
         }
         let upgrades = self.cx.counters.upgraded.load(Ordering::Relaxed);
         let settings = self.cx.settings.show(&["threads_max"]);
-        // The thread may be unwinding, from a log that has panicked.
-        catch_log_panic(|| {
-            log::warn!(
-                "all threads are busy ({settings}, {upgrades} hold upgraded connections): requests wait or get 503"
-            );
-        });
+        log_line!(
+            Warn,
+            "all threads are busy ({settings}, {upgrades} hold upgraded connections): requests wait or get 503"
+        );
     }
 
     /// No thread waits for a client while a loop waits for a thread.

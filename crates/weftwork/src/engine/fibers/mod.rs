@@ -34,6 +34,7 @@ use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::LogLimit;
+use crate::transport::log_queue::log_line;
 
 struct Fibers {
     cx: Arc<Context>,
@@ -196,7 +197,7 @@ impl Thread {
     fn lead<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
         while !self.executor.has_loop() {
             if self.runtime.fibers() == 0 {
-                log::error!("a loop was lost to a panic in Weftwork, and its connections with it");
+                log_line!(Error, "a loop was lost to a panic in Weftwork, and its connections with it");
                 return None;
             }
             self.turn(None);
@@ -206,7 +207,7 @@ impl Thread {
 
     fn turn(&self, timeout: Option<Duration>) {
         if let Err(error) = self.runtime.turn(timeout, &mut Vec::new()) {
-            log::error!("the fibers' poller failed: {error}");
+            log_line!(Error, "the fibers' poller failed: {error}");
         }
     }
 }

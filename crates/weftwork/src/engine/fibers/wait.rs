@@ -17,6 +17,7 @@ use crate::engine::thread_wait::{self, ThreadWait};
 use crate::engine::threads::THREAD_LIMITS;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
+use crate::transport::log_queue::log_line;
 
 /// Waits for a client by suspending the fiber.
 pub(super) struct FiberWait<'a> {
@@ -134,7 +135,8 @@ impl FiberBlocking {
     fn log_spawn_error(&self) {
         let threads = self.0.blocking.threads();
         if self.0.refusals.take(self.0.cx.clock.now()).is_some() {
-            log::error!(
+            log_line!(
+                Error,
                 "the system refuses another thread for weftwork::blocking; {threads} are there, and where there is none, the \
                  call stops a loop and all its connections. {THREAD_LIMITS}"
             );

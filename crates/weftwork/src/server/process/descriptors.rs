@@ -13,6 +13,7 @@ use rustix::io::{FdFlags, fcntl_getfd};
 use rustix::net::sockopt;
 
 use crate::error::{Error, Result};
+use crate::transport::log_queue::log_line;
 
 /// First descriptor of `LISTEN_FDS`.
 const FIRST: RawFd = 3;
@@ -72,14 +73,16 @@ pub(crate) fn are_waiting() -> bool {
 pub(crate) fn warn_of_unused() {
     let passed = Passed::all(variable).unwrap_or_default();
     for Passed { number, name } in passed.iter().filter(|passed| is_inherited(passed.number)) {
-        log::warn!(
+        log_line!(
+            Warn,
             "the socket {name} was passed as descriptor {number} (LISTEN_FDS), and no address uses it, so its clients \
              wait without an end: listen at systemd:{name}, fd:{number} or systemd:*"
         );
     }
     let for_other = passed.is_empty() && variable("LISTEN_FDS").is_some();
     if let Some(pid) = variable("LISTEN_PID").filter(|_| for_other && is_listener(FIRST)) {
-        log::warn!(
+        log_line!(
+            Warn,
             "LISTEN_FDS passes sockets to the process {pid} (LISTEN_PID), and this is process {}: start it without a \
              shell, or with exec",
             std::process::id()

@@ -12,6 +12,7 @@ use super::notify;
 use super::signals::SignalEvent;
 use crate::error::Result;
 use crate::transport::log_file::LogFile;
+use crate::transport::log_queue::log_line;
 
 /// Maximum number of signals that wait for the thread. More signals ask for the same again.
 const WAITING_MAX: usize = 2;
@@ -70,9 +71,11 @@ fn work(hooks: &ReloadHooks, events: &Receiver<SignalEvent>) {
         reopen("SIGHUP");
         for hook in &hooks.0 {
             match catch_unwind(AssertUnwindSafe(|| hook())) {
-                Ok(Ok(())) => log::info!("SIGHUP: reloaded"),
-                Ok(Err(error)) => log::error!("SIGHUP: cannot reload, the server goes on as before: {error}"),
-                Err(_) => log::error!("SIGHUP: the reload panicked, the server goes on"),
+                Ok(Ok(())) => log_line!(Info, "SIGHUP: reloaded"),
+                Ok(Err(error)) => {
+                    log_line!(Error, "SIGHUP: cannot reload, the server goes on as before: {error}")
+                }
+                Err(_) => log_line!(Error, "SIGHUP: the reload panicked, the server goes on"),
             }
         }
         notify::notify(notify::READY);
@@ -81,7 +84,7 @@ fn work(hooks: &ReloadHooks, events: &Receiver<SignalEvent>) {
 
 fn reopen(signal: &str) {
     match LogFile::reopen_all() {
-        Ok(()) => log::info!("{signal}: log files are open again"),
-        Err(error) => log::error!("{signal}: {error}"),
+        Ok(()) => log_line!(Info, "{signal}: log files are open again"),
+        Err(error) => log_line!(Error, "{signal}: {error}"),
     }
 }

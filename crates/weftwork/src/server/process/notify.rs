@@ -2,6 +2,7 @@
 //!
 //! The crate `sd-notify` does not support abstract sockets, and the protocol is one datagram.
 
+use crate::transport::log_queue::log_line;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(crate) fn notify(message: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return };
     let socket = socket.to_string_lossy();
     if let Err(error) = send(&socket, message) {
-        log::warn!("cannot tell systemd {message:?} at {socket} (NOTIFY_SOCKET): {error}");
+        log_line!(Warn, "cannot tell systemd {message:?} at {socket} (NOTIFY_SOCKET): {error}");
     }
 }
 

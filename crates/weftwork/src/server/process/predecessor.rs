@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::channel::{self, GO, Passed, READY, VARIABLE};
 use crate::error::{Error, Result};
 use crate::transport::listener::Listener;
+use crate::transport::log_queue::log_line;
 use crate::transport::socket_share::{Bound, SocketShare};
 
 /// Time for the process before to answer. It waits for this message.
@@ -83,7 +84,7 @@ pub(crate) fn ready() -> bool {
         return true;
     }
     for unused in std::mem::take(&mut predecessor.left) {
-        log::info!("the process before listened at {}, and this one does not", unused.address);
+        log_line!(Info, "the process before listened at {}, and this one does not", unused.address);
     }
     // If the process before has died, this one goes on alone.
     if (&predecessor.channel).write_all(READY).is_ok() {

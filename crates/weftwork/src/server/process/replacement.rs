@@ -19,6 +19,7 @@ use super::signals::Waker;
 use super::{notify, program};
 use crate::engine::EngineHandle;
 use crate::transport::context::Context;
+use crate::transport::log_queue::log_line;
 use crate::transport::socket_share::SocketShare;
 
 /// Interval at which the new process is looked at.
@@ -94,7 +95,7 @@ pub(crate) fn begin(timeout: Duration, waker: Waker) {
     let thread = Builder::new().name("weft-replace".into()).spawn(move || replace_and_tell(timeout));
     if let Err(error) = thread {
         finish(Progress::Idle);
-        log::error!("SIGUSR2: the system refuses a thread, this process goes on: {error}");
+        log_line!(Error, "SIGUSR2: the system refuses a thread, this process goes on: {error}");
     }
 }
 
@@ -158,7 +159,7 @@ fn replace_and_tell(timeout: Duration) {
         Err(failure) => {
             finish(Progress::Idle);
             notify::notify(notify::READY);
-            log::error!("SIGUSR2: this process goes on and was not replaced: {failure}");
+            log_line!(Error, "SIGUSR2: this process goes on and was not replaced: {failure}");
         }
     }
 }

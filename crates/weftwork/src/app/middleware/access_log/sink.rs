@@ -1,5 +1,6 @@
 //! Passes lines to a writer that may block, through a queue that never blocks requests.
 
+use crate::transport::log_queue::log_line;
 use std::fmt;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -88,7 +89,7 @@ fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, stats:
         if let Err(error) = &written {
             stats.dropped.fetch_add(count, Ordering::Relaxed);
             if !failing {
-                log::error!("cannot write the access log, dropping lines: {error}");
+                log_line!(Error, "cannot write the access log, dropping lines: {error}");
             }
         }
         failing = written.is_err();

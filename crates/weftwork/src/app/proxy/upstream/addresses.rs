@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::transport::log_queue::log_line;
 
 /// Minimum time between two look-ups after failures. If a server does not answer, its resolver often does not
 /// answer either.
@@ -89,7 +90,7 @@ impl Addresses {
         let look_up = move || {
             let found = resolve(&name);
             if let Err(error) = &found {
-                log::warn!("cannot look up the server {name} again, using its old addresses: {error}");
+                log_line!(Warn, "cannot look up the server {name} again, using its old addresses: {error}");
             }
             lock(&shared).finish(found.ok());
             drop(done);
@@ -98,7 +99,7 @@ impl Addresses {
             // The channel is disconnected when the thread ends.
             Ok(_) => drop(crate::blocking(move || is_done.recv_timeout(patience.min(LOOKUP_WAIT_MAX)))),
             Err(error) => {
-                log::error!("cannot start a thread to look up the server {}: {error}", self.name);
+                log_line!(Error, "cannot start a thread to look up the server {}: {error}", self.name);
                 self.lock().finish(None);
             }
         }
