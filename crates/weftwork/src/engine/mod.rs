@@ -239,6 +239,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Returns how many threads serve requests now. `threads_max` bounds them, except for one a loop and one besides.
     fn threads(&self) -> usize;
     /// Returns how many requests wait for a thread.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     fn queued(&self) -> usize {
         0
     }

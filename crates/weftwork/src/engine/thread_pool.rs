@@ -350,6 +350,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     /// Returns how many jobs wait that were not submitted in front.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     pub(super) fn waiting(&self) -> usize {
         let state = lock(&self.state);
         state.queue.len().saturating_sub(state.urgent)

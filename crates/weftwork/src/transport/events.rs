@@ -17,6 +17,7 @@ use super::watchdog::Watchdog;
 /// What an event is counted by.
 pub(crate) trait Label {
     /// Name of the label on the metrics page. Empty if there is only one count.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     const NAME: &'static str;
 
     /// Returns all values.
@@ -221,6 +222,7 @@ macro_rules! labels {
             pub(crate) const ALL: &[$type] = &[$($type::$value),+];
 
             /// Returns the name for the metrics page and the access log.
+            #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
             pub(crate) fn name(self) -> &'static str {
                 match self { $( $type::$value => $name, )+ }
             }

@@ -151,6 +151,7 @@ impl Watchdog {
     }
 
     /// Returns the number of calls in progress, writers of streamed bodies included.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
     pub(crate) fn calls_in_progress(&self) -> usize {
         self.all().iter().filter(|slot| slot.epoch.load(Ordering::Relaxed) % 2 == 1).count()
     }
