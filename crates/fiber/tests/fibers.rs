@@ -142,7 +142,7 @@ fn catch_unwind_and_destructors_work_across_a_suspension() {
 }
 
 #[test]
-fn others_do_not_see_that_a_fiber_unwinds() {
+fn other_fibers_do_not_see_that_a_fiber_unwinds() {
     struct WaitsInDrop(Rc<Cell<bool>>);
     impl Drop for WaitsInDrop {
         fn drop(&mut self) {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_keep_up_with_a_rate_has_errors() {
+    fn a_server_that_does_not_keep_up_with_a_rate_has_errors() {
         let ours = vec![turn(NEAR, 300, 30); 8];
         let mut theirs = ours.clone();
         let errors = |theirs: &[Turn]| {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_compared() {
+    fn a_server_that_does_not_answer_is_not_compared() {
         let (ours, theirs) = ([turn(NEAR, 100, 10); 3], [turn(NEAR, 0, 10); 3]);
         assert_eq!(scores(Metric::CPU_US, &[("weft", &ours), ("nginx", &theirs)]), None);
         assert_eq!(scores(Metric::CPU_US, &[("weft", &[][..]), ("nginx", &theirs)]), None);

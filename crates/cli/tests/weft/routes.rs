@@ -141,7 +141,7 @@ fn echo_asks_for_a_body_that_waits() {
 fn slow_does_not_block_other_clients() {
     let weft = Weft::start("--port 0 --engine adaptive:1");
     let mut slow = weft.connect();
-    slow.send(b"GET /slow?ms=1500 HTTP/1.1\r\nHost: here\r\n\r\n");
+    slow.send(b"GET /slow?ms=4000 HTTP/1.1\r\nHost: here\r\n\r\n");
     for _ in 0..5 {
         assert_eq!(weft.connect().ask("GET /health").text(), "OK");
     }

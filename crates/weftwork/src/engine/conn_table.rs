@@ -12,7 +12,7 @@ use crate::transport::wheel::{Link, Links};
 
 /// Tokens from here on are not connections: see [`LISTENER_0`], [`NESTED_POLLER`] and [`WAKER`].
 const INDEX_MAX: u32 = 0xffff_0000;
-/// The token of the first listener; the others follow.
+/// The token of the first listener. The tokens of the others follow.
 pub(super) const LISTENER_0: usize = INDEX_MAX as usize;
 /// The token of another poller, nested in the loop's own.
 pub(super) const NESTED_POLLER: usize = 0xffff_fffe;
@@ -49,7 +49,7 @@ fn generation(token: Token) -> u32 {
 }
 
 impl ConnTable {
-    /// Connections here, those that are out for a call included.
+    /// Number of connections, including those that are out for a call.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,5 +1,5 @@
-//! A thread that serves one connection by blocking: one system call to read, one to write, and poll(2) only if the client
-//! keeps the thread waiting.
+//! Serves one connection on a thread with blocking calls: one system call to read, one to write, and poll(2) only if
+//! the client is slow.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,30 +18,31 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::system::{self, GONE};
 
-/// How long a read itself waits. A client that asks again at once is answered within it and costs no poll(2). A server that
-/// stops is noticed after it.
+/// Maximum time that a read itself waits. A client that sends its next request within this time costs no poll(2). The
+/// thread notices a stop after this time.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
-/// Time between two looks whether other connections wait, while this one only ends: its client still sends.
+/// Time between two checks for waiting connections, while this connection only lingers because its client still
+/// sends.
 const LINGER_LOOK: Duration = Duration::from_millis(50);
 
-/// What becomes of the connection.
+/// The result of serving the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Closed,
-    /// Its upgrade handler runs on this thread.
+    /// The upgrade handler of the connection runs on this thread.
     Upgraded,
 }
 
-/// One thread with its connection.
+/// A thread with its connection.
 pub(super) struct ConnThread<'a> {
     cx: &'a Context,
     handler: &'a dyn Handler,
     state: &'a mut ThreadState,
     /// Returns whether other connections wait for a thread or a slot.
     is_wanted: &'a dyn Fn() -> bool,
-    /// Woken when the feed of the connection has something. Made when it is first waited for.
+    /// Woken when the feed of the connection has data. Created for the first wait.
     waker: Option<Arc<PipeWaker>>,
-    /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
+    /// The time, read after each call and each wait. A write that does not block takes no time.
     now: Tick,
 }
 
@@ -58,7 +59,7 @@ impl<'a> ConnThread<'a> {
     /// Serves the connection until it ends.
     pub(super) fn serve(&mut self, conn: &mut Conn) -> Outcome {
         loop {
-            // Read once: what follows must not wait for a stage that has begun meanwhile.
+            // The stage is read once, because the code below must not wait for a stage that has already begun.
             let stage = self.cx.stage();
             if stage == Stage::Closing {
                 conn.cut_off();
@@ -90,13 +91,14 @@ impl<'a> ConnThread<'a> {
         None
     }
 
-    /// A new connection often brings its request along: that read need not wait, and sets no timeout.
+    /// The request of a new connection has often arrived already. Such a read need not wait, and sets no timeout.
     #[inline(always)]
     fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         let now = self.now;
         let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_read_ready();
-        // Bytes that keep coming must not outrun a deadline: only a wait without bytes looks at it otherwise.
+        // Constant input must not bypass a deadline. Without this check, only a wait without input checks the
+        // deadline.
         if !at_once && now >= conn.deadline(self.cx) {
             conn.on_timeout(now, self.cx);
             return None;
@@ -110,11 +112,11 @@ impl<'a> ConnThread<'a> {
             Ok(0) => conn.on_eof(),
             Ok(_) => conn.note_progress(self.now),
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
-            // From here on it is the client that is waited for.
+            // From here on, the thread waits for the client.
             Err(_) if conn.owner.queued_since.is_some() => conn.leave_queue_idle(self.now, self.cx),
-            // Nothing is on its way: at shutdown such a connection ends at once.
+            // No request has arrived, so at shutdown such a connection ends at once.
             Err(_) if drained => return Some(Outcome::Closed),
-            // The next read is the one that waits.
+            // The next read waits.
             Err(_) if at_once => {}
             Err(_) => return self.wait(conn, PollFlags::IN, stage),
         }
@@ -130,7 +132,8 @@ impl<'a> ConnThread<'a> {
         }
     }
 
-    /// Waits for the peer: until it gets on, its deadline, the server's next stage, or the next look at who else waits.
+    /// Waits until the peer makes progress, its deadline passes, the server's next stage begins, or other connections
+    /// must be checked.
     fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Outcome> {
         conn.release_buffers(&mut self.state.pool);
         let cx = self.cx;
@@ -144,14 +147,14 @@ impl<'a> ConnThread<'a> {
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),
-            // A request may have come together with the stop.
+            // A request may have arrived together with the stop.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => conn.note_ready(false),
             Err(error) if !is_timed_out(&error) => return Some(Outcome::Closed),
             Err(_) if self.now >= deadline => conn.on_timeout(self.now, cx),
             Err(_) if conn.is_lingering() && (self.is_wanted)() => return Some(Outcome::Closed),
             Err(_) if conn.is_idle_for(IDLE_KEPT, self.now) && (self.is_wanted)() => {
                 conn.end_when_idle(self.now);
-                // A request may have come since the last look: there is one more, and then the connection ends.
+                // A request may have arrived since the last read. The connection is read once more, and then ends.
                 conn.note_ready(false);
             }
             Err(_) => {}
@@ -159,7 +162,7 @@ impl<'a> ConnThread<'a> {
         None
     }
 
-    /// Waits for the peer, or for the feed or response that other threads bring.
+    /// Waits for the peer, or for a feed or response from other threads.
     fn wait_for_feed(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         conn.release_buffers(&mut self.state.pool);
         let waker = match &self.waker {
@@ -195,7 +198,7 @@ impl<'a> ConnThread<'a> {
     }
 }
 
-/// A pipe. A thread that brings something to a feed writes to it, so that poll(2) sees it.
+/// A pipe that ends a poll(2). A thread that sends to a feed writes to the pipe.
 struct PipeWaker {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -226,7 +229,7 @@ impl PipeWaker {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // The pipe is empty if something else ended the wait.
+        // The pipe is empty if another event ended the wait.
         let _ = rustix::io::read(&self.reader, &mut [0; 64]);
         let events = fds[0].revents();
         let ended = events.intersects(GONE | PollFlags::HUP | PollFlags::ERR);

@@ -1,19 +1,19 @@
-//! The engines in words, for people who choose one.
+//! Describes the engines in words, for people who choose one.
 
-/// An engine, in words.
+/// Description of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
-    /// How it is written: its name, and what the number behind it counts.
+    /// The name of the engine, and what the number after the name counts.
     pub usage: &'static str,
-    /// Who waits for clients.
+    /// The part of the engine that waits for clients.
     pub waits: &'static str,
-    /// What happens when a handler blocks.
+    /// The effect of a handler that blocks.
     pub blocked: &'static str,
-    /// What it is for.
+    /// The use of the engine.
     pub best_for: &'static str,
 }
 
-/// Every engine of this build; the first is the default.
+/// Every engine of this build. The first one is the default.
 pub const ENGINES: &[EngineInfo] = &[
     EngineInfo {
         usage: "adaptive[:loops]",
@@ -30,12 +30,12 @@ pub const ENGINES: &[EngineInfo] = &[
     EngineInfo {
         usage: "workers[:listeners]",
         waits: "a thread a connection",
-        blocked: "others go on",
+        blocked: "other connections go on",
         best_for: "few, long, busy connections",
     },
     EngineInfo {
         usage: "pool[:standby]",
-        waits: "threads, for new and kept connections alike",
+        waits: "an event loop, and idle threads",
         blocked: "another thread goes on",
         best_for: "many short connections; debugging with threads",
     },
@@ -48,7 +48,7 @@ pub const ENGINES: &[EngineInfo] = &[
     },
 ];
 
-/// How all of them are written, for messages.
+/// Returns the names of all engines, for messages.
 pub(super) fn usages() -> String {
     ENGINES.iter().map(|engine| engine.usage).collect::<Vec<_>>().join(", ")
 }

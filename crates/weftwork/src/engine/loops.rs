@@ -20,9 +20,9 @@ use crate::transport::log_queue::log_line;
 /// A message to a loop.
 #[derive(Debug)]
 pub(super) enum LoopMessage {
-    /// The connection that was out for a call does not come back: its slot is free.
+    /// The connection that was out for a call does not come back, so its slot is free.
     Released(Token),
-    /// A connection that the loop has to serve from now on.
+    /// A connection that the loop must serve from now on.
     Adopt(Box<Conn>),
     /// Another thread has something for the connection to send.
     Wake(Token),
@@ -91,7 +91,7 @@ impl LoopGroup {
         &self.handles[index]
     }
 
-    /// What wakes connections of a loop.
+    /// Returns the waker of a loop's connections.
     pub(super) fn waker(self: &Arc<LoopGroup>, index: usize) -> Arc<dyn WakeConn> {
         Arc::new(LoopWaker { loops: self.clone(), index })
     }

@@ -54,14 +54,14 @@ use crate::transport::log_queue::log_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Event loops that move to another thread when a handler blocks. For everything, unless you know better.
+    /// Event loops that move to another thread when a handler blocks. The default for all handlers.
     Adaptive {
-        /// How many loops; none: as many as the machine runs threads at once.
+        /// Number of loops. `None`: the number of threads that the machine runs at once.
         loops: Option<usize>,
     },
     /// Event loops that stay on their threads. A handler that blocks stops its loop. For handlers that never block.
     Reactor {
-        /// How many loops; none: as many as the machine runs threads at once.
+        /// Number of loops. `None`: the number of threads that the machine runs at once.
         loops: Option<usize>,
     },
     /// A thread for each connection. The thread reads, runs the handler and writes with blocking calls. For few,
@@ -71,10 +71,12 @@ pub enum Engine {
         /// runs at once.
         listeners: Option<usize>,
     },
-    /// Threads that share the wait for the next request of kept connections. An event loop accepts connections, and
-    /// holds the slow and idle ones. For many short connections whose handlers block.
+    /// One event loop, and a pool of threads that call every handler. The loop accepts connections, and holds the
+    /// slow and idle ones. Idle threads share the wait for connections whose last call blocked. For many short
+    /// connections whose handlers block.
     Pool {
-        /// Number of threads that stay when there is nothing to do. `None`:
+        /// Number of threads that start with the server, and stay when they are idle. `None`: the setting
+        /// [`standby_kept`](Settings::standby_kept).
         standby: Option<usize>,
     },
     /// Event loops that run each request on a fiber. A handler that waits through the library costs a stack and no
@@ -94,7 +96,7 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// The engine that `WEFT_ENGINE` names, if it is set and not empty.
+    /// Returns the engine that `WEFT_ENGINE` names, if the variable is set and not empty.
     ///
     /// # Errors
     /// If the variable names no engine. The error lists the engines.
@@ -109,7 +111,7 @@ impl Engine {
         parsed.map_err(|error| Error::usage(format!("{variable}: {error}")))
     }
 
-    /// Number of event loops on this machine. 0: the engine runs on threads alone.
+    /// Returns the number of event loops on this machine. 0 means that the engine has only threads.
     pub fn loops(self) -> usize {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => loops.unwrap_or_else(parallelism),
@@ -131,27 +133,27 @@ impl Engine {
 
     /// Refuses parameters with which the engine could not run.
     pub(crate) fn check(self, settings: &Settings) -> Result<(), Error> {
-        let (knob, number) = self.parameter();
+        let (name, number) = self.parameter();
         if number == Some(0) {
-            return Err(Error::too_small(knob, 0, 1));
+            return Err(Error::too_small(name, 0, 1));
         }
         if settings.accepted_max > settings.connections_max {
             let (accepted, connections) = (settings.accepted_max, settings.connections_max);
             return Err(Error::too_large("accepted_max", accepted, "connections_max", connections));
         }
         let Engine::Pool { standby } = self else { return Ok(()) };
-        let (knob, standby) =
-            standby.map_or(("standby_kept", settings.standby_kept), |standby| (knob, standby));
+        let (name, standby) =
+            standby.map_or(("standby_kept", settings.standby_kept), |standby| (name, standby));
         if standby == 0 {
-            return Err(Error::too_small(knob, 0, 1));
+            return Err(Error::too_small(name, 0, 1));
         }
         if standby > settings.threads_max {
-            return Err(Error::too_large(knob, standby, "threads_max", settings.threads_max));
+            return Err(Error::too_large(name, standby, "threads_max", settings.threads_max));
         }
         Ok(())
     }
 
-    /// Name of the engine's parameter, and its value.
+    /// Returns the name of the engine's parameter, and its value.
     fn parameter(self) -> (&'static str, Option<usize>) {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => ("loops", loops),
@@ -178,7 +180,7 @@ fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A text that names no engine.
+/// The error for a text that names no engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownEngine(String);
 
@@ -226,8 +228,7 @@ impl fmt::Display for Engine {
 
 /// A started engine, as the server sees it.
 pub(crate) trait EngineHandle: Send + Sync {
-    /// A connection that the kernel has established waits to be accepted. To be called before the listeners are
-    /// closed.
+    /// Returns whether an established connection waits to be accepted. To be called before the listeners are closed.
     fn has_pending(&self) -> bool;
     /// Accepts the connections that wait at the listeners. To be called before the listeners are closed, which would
     /// reset them.
@@ -236,7 +237,8 @@ pub(crate) trait EngineHandle: Send + Sync {
     fn wake(&self);
     /// Waits for every thread to end, for at most `timeout`. Returns how many have not ended.
     fn join(&self, timeout: Duration) -> usize;
-    /// Returns how many threads serve requests now. `threads_max` bounds them, except for one a loop and one besides.
+    /// Returns how many threads serve requests now. `threads_max` limits them, except for one thread for each loop
+    /// and one more.
     fn threads(&self) -> usize;
     /// Returns how many requests wait for a thread.
     #[cfg_attr(not(feature = "metrics"), allow(dead_code))]

@@ -1,4 +1,5 @@
-//! Loom models of the hand-overs between threads: the hand-off cell, the connection slot, the inbox and the thread pool.
+//! Loom models of the hand-offs between threads: the hand-off cell, the connection slot, the inbox and the thread
+//! pool.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 

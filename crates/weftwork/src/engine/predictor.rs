@@ -5,18 +5,18 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Counters that the routes share. Two routes with one counter are treated alike, which costs a hand-off and no more. A fixed
-/// table is one that no client can grow.
+/// Number of counters, which the routes share. Two routes with one counter are treated alike, which costs at most a
+/// hand-off. A client cannot grow a fixed table.
 const COUNTERS: usize = 1024;
-/// A timed call below this is quick. To give a call to another thread costs 5 to 10 us.
+/// A timed call below this is quick. Giving a call to another thread costs 5 to 10 us.
 pub(super) const QUICK: Duration = Duration::from_micros(75);
 
-/// No call was blocking in so many: the route is proven to be quick.
+/// Counter value at which a route is proven to be quick. An unknown route reaches it after [`UNKNOWN`] quick calls.
 const PROVEN: u8 = 0;
 const UNKNOWN: u8 = 16;
-/// From here on the route is predicted to block.
+/// Counter value from which a route is predicted to block.
 const BLOCKS: u8 = UNKNOWN + 4;
-/// The route is unknown again after so many quick calls more than this is above [`BLOCKS`].
+/// Maximum of a counter. It limits the number of quick calls after which a route is no longer predicted to block.
 const MOST: u8 = UNKNOWN + 12;
 
 pub(super) struct BlockingPredictor {
@@ -28,17 +28,17 @@ impl BlockingPredictor {
         BlockingPredictor { counters: (0..COUNTERS).map(|_| AtomicU8::new(UNKNOWN)).collect() }
     }
 
-    /// An untimed call has ended before it was found to block.
+    /// Records an untimed call that ended before it was found to block.
     pub(super) fn record_quick(&self, route: u64) {
         let counter = self.counter(route);
         let score = counter.load(Ordering::Relaxed);
         if score != PROVEN {
-            // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
+            // Two threads that count at once may lose one update. The value is an estimate.
             counter.store(score - 1, Ordering::Relaxed);
         }
     }
 
-    /// A call was timed.
+    /// Records a timed call.
     pub(super) fn record(&self, route: u64, took: Duration) {
         match took < QUICK {
             true => self.record_quick(route),
@@ -46,7 +46,8 @@ impl BlockingPredictor {
         }
     }
 
-    /// The loop was retaken from a call: it blocked, or the machine was busy elsewhere. Two such calls are a prediction.
+    /// Records a call from which the loop was retaken. The call blocked, or the machine was busy. Two such calls
+    /// predict that the route blocks.
     pub(super) fn record_stuck(&self, route: u64) {
         self.count_up(route, (BLOCKS - UNKNOWN) / 2);
     }
@@ -65,7 +66,7 @@ impl BlockingPredictor {
         self.counter(route).load(Ordering::Relaxed) == PROVEN
     }
 
-    /// By the upper bits: the hash of a route is a product, whose lower bits say less.
+    /// Uses the upper bits. The hash of a route is a product, and its lower bits are less random.
     fn counter(&self, route: u64) -> &AtomicU8 {
         &self.counters[(route >> 54) as usize % COUNTERS]
     }
@@ -73,7 +74,7 @@ impl BlockingPredictor {
 
 #[cfg(test)]
 mod tests {
-    //! A route is learned after two long calls, and unlearned after a run of quick calls.
+    //! Tests that a route is learned after two long calls, and unlearned after a run of quick calls.
 
     use super::*;
 

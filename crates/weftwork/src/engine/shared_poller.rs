@@ -1,9 +1,9 @@
 //! One epoll instance for the idle threads of a pool and for connections whose calls block.
 //!
-//! The kernel tells one thread of each event (epoll(7), edge-triggered). That thread takes the connection from its
-//! [slot](super::conn_slot), serves it, and puts it back. A thread that waits for its own connection sleeps twice for each
-//! request whose handler blocks: in the handler, and until the client asks again. If a thread may serve any of many
-//! connections, the next request is usually there when the thread comes back from its call, and it goes on without a wait.
+//! The kernel reports each event to one thread (epoll(7), edge-triggered). That thread takes the connection from its
+//! [slot](super::conn_slot), serves it, and puts it back. A thread that waits for its own connection sleeps twice for
+//! each request whose handler blocks: in the handler, and until the next request. If a thread may serve any of many
+//! connections, the next request has usually arrived when the call ends, and the thread continues without a wait.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ use crate::transport::Tick;
 
 /// Maximum number of connections here: twice as many as threads, by default.
 const CONNS_MAX: usize = 1024;
-/// Maximum time that a connection without a request stays.
+/// Maximum time that an idle connection stays.
 const IDLE_MAX: Duration = Duration::from_millis(500);
 
 const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
@@ -31,29 +31,31 @@ const WAKER: u64 = u64::MAX;
 
 pub(super) struct SharedPoller {
     poller: OwnedFd,
-    /// Each write is one event, for one thread. Nothing is ever read.
+    /// Each write is one event, for one thread. The eventfd is never read.
     waker: OwnedFd,
     slots: Box<[TimedSlot]>,
-    /// Free slots. The one that was freed last is used first.
+    /// Free slots. The slot that was freed last is used first.
     free: Mutex<Vec<usize>>,
-    /// Connections that have a slot.
+    /// Number of connections that have a slot.
     conns: AtomicUsize,
-    /// Connections in their slots. The others are with a thread.
+    /// Number of connections in their slots. Threads serve the others.
     idle_conns: AtomicUsize,
     /// Tells which of them have events, without taking the events. Absent if nobody observes how long requests wait.
     watcher: Option<OwnedFd>,
 }
 
 struct TimedSlot {
-    /// The generation is the token: the index, and above that how many connections had the slot before.
+    /// The generation is the token. It consists of the index, and above it the number of earlier connections of the
+    /// slot.
     slot: ConnSlot<Box<Conn>>,
-    /// When the connection was put there last, a [`Tick`].
+    /// The time at which the connection was last put there, a [`Tick`].
     since: AtomicU64,
     /// When the monitor saw that it has an event. 0: it has not.
     waits_since: AtomicU64,
 }
 
-/// Frees the slot of a connection that is with a thread when dropped. Does nothing if the connection has left before.
+/// Frees the slot of a connection that a thread serves, when dropped. Does nothing if the connection has already
+/// left.
 pub(super) struct SlotGuard<'a>(&'a SharedPoller, usize);
 
 impl Drop for SlotGuard<'_> {
@@ -85,7 +87,7 @@ impl EventSource for SharedPoller {
     fn watch(&self, timeout: Duration) -> Watched<Box<Conn>> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         let mut event = [const { std::mem::MaybeUninit::<Event>::uninit() }; 1];
-        // A signal has come: as good as a wake-up.
+        // A signal counts as a wake-up.
         let Ok((events, _)) = epoll::wait(&self.poller, &mut event, Some(&timeout)) else {
             return Watched::Woken;
         };
@@ -98,7 +100,7 @@ impl EventSource for SharedPoller {
     }
 
     fn wake_one(&self) {
-        // It can only fail when the count is full, after 2^64 writes.
+        // This fails only if the counter is full, after 2^64 writes.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
@@ -129,14 +131,16 @@ impl SharedPoller {
         Ok(shared)
     }
 
-    /// Gives a connection its slot, if it has none yet. `None`: there is no free slot. Otherwise whether it is the only connection.
+    /// Gives a connection a slot, if it has no slot yet. Returns `None` if no slot is free. Otherwise returns whether
+    /// it is the only connection.
     pub(super) fn add(&self, conn: &mut Conn) -> Option<bool> {
         if conn.owner.registered == Registered::Shared {
             return Some(false);
         }
         let index = lock(&self.free).pop()?;
         let token = self.slots[index].slot.generation();
-        // Bytes that are there already are told of at once. The slot is empty by then, and `put_back` hears of them.
+        // Bytes that have already arrived are reported at once. The slot is empty at that time, so `put_back` gets
+        // the event.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), READS).is_err() {
             lock(&self.free).push(index);
             return None;
@@ -150,12 +154,13 @@ impl SharedPoller {
         Some(is_first)
     }
 
-    /// To be held while a connection is with a thread, and to be forgotten when it is put back.
+    /// Returns a guard for the time in which a thread serves the connection. The caller forgets the guard when it
+    /// puts the connection back.
     pub(super) fn guard(&self, conn: &Conn) -> Option<SlotGuard<'_>> {
         (conn.owner.registered == Registered::Shared).then(|| SlotGuard(self, conn.owner.token))
     }
 
-    /// Puts a connection into its slot. Returns it if something has happened to it meanwhile.
+    /// Puts a connection into its slot. Returns the connection if it had an event meanwhile.
     pub(super) fn put_back(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
         let TimedSlot { slot, since, waits_since } = &self.slots[index(conn.owner.token)];
         since.store(now.0, Ordering::Relaxed);
@@ -168,7 +173,8 @@ impl SharedPoller {
         Some(conn)
     }
 
-    /// The connection that an event is about. `None`: it is with a thread, or has gone, or the event is a wake-up.
+    /// Returns the connection of an event. Returns `None` if a thread serves the connection, if it has left, or if
+    /// the event is a wake-up.
     #[inline(always)]
     fn take(&self, token: u64, flags: EventFlags) -> Option<Box<Conn>> {
         if token == WAKER {
@@ -188,7 +194,7 @@ impl SharedPoller {
         Some(conn)
     }
 
-    /// A connection leaves for another place, if it is here.
+    /// Removes a connection, if it is here.
     pub(super) fn remove(&self, conn: &mut Conn) {
         if conn.owner.registered == Registered::Shared {
             // Cannot fail for a socket that is registered and open.
@@ -197,7 +203,7 @@ impl SharedPoller {
                 let _ = epoll::delete(watcher, conn.as_fd());
             }
             conn.owner.registered = Registered::Not;
-            // What has come may have been told of here.
+            // An event may have been reported here.
             conn.note_ready(false);
             self.free(conn.owner.token);
         }
@@ -219,12 +225,12 @@ impl SharedPoller {
         }
     }
 
-    /// Connections here, with those that a thread serves.
+    /// Number of connections, including those that a thread serves.
     pub(super) fn len(&self) -> usize {
         self.conns.load(Ordering::SeqCst)
     }
 
-    /// Something has happened that no thread was told of yet.
+    /// Whether an event waits that no thread has received yet.
     pub(super) fn has_events(&self) -> bool {
         let ready = poll(&mut [PollFd::new(&self.poller, PollFlags::IN)], Some(&Timespec::default()));
         ready.is_ok_and(|count| count > 0)

@@ -1,4 +1,4 @@
-//! The primitives of the hand-overs between threads: the real ones, or loom's models of them.
+//! The primitives of the hand-offs between threads: the real ones, or loom's models of them.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
@@ -19,7 +19,7 @@ pub(super) use std::sync::MutexGuard as Guard;
 #[cfg(not(loom))]
 pub(super) use crossbeam_utils::atomic::AtomicCell;
 
-/// loom knows no `AtomicCell`; to it, one swap is one locked exchange.
+/// loom has no `AtomicCell`. In its models, one swap is one locked exchange.
 #[cfg(loom)]
 pub(super) struct AtomicCell<T>(Mutex<T>);
 
@@ -34,7 +34,7 @@ impl<T> AtomicCell<T> {
     }
 }
 
-/// Locks; a panic elsewhere has left nothing half-done behind these locks.
+/// Locks a mutex. A panic of another thread leaves no broken state under these locks.
 #[cfg(not(loom))]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> Guard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Engines are named, shown and refused as their docs say.
+//! Tests that engines are named, shown and refused as their docs say.
 
 use super::*;
 

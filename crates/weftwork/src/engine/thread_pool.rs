@@ -1,8 +1,8 @@
-//! A pool of threads: one queue of jobs, and a source of events that idle threads watch.
+//! The thread pool: one queue of jobs, and a source of events that idle threads watch.
 //!
-//! A job that is submitted wakes one idle thread, or has one started, unless a thread is on its way to the queue already.
-//! A thread that takes a job and leaves others behind does the same for the next thread. So threads are woken and
-//! started one at a time, and a thread that comes back from its work in the meantime takes what is there without a wake-up.
+//! A submitted job wakes or starts one thread, unless a thread is already on its way to the queue. A thread that
+//! takes a job and leaves other jobs in the queue wakes or starts the next thread. So threads are woken and started
+//! one at a time. A thread that finishes its work in the meantime takes a job without a wake-up.
 
 mod next;
 mod request;
@@ -12,25 +12,26 @@ use std::time::{Duration, Instant};
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, lock};
 
-/// Time without new threads after the system has refused one. What the system lacks comes back when other threads end or
-/// when an administrator raises a limit. Neither is a matter of milliseconds, and each try costs a system call.
+/// Time without new threads after the system has refused one. The system has resources again when other threads end,
+/// or when an administrator raises a limit. Both take longer than milliseconds, and each attempt costs a system call.
 pub(super) const SPAWN_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long a thread watches for events before it parks, if another one watches. An idle moment of many clients is shorter.
+/// Time for which a thread watches for events before it parks, if another thread watches. Many clients are idle for a
+/// shorter time.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Where threads of a pool watch for work that comes by itself, beside the queue.
+/// A source of work besides the queue, which the threads of a pool watch.
 pub(super) trait EventSource {
     type Event;
-    /// An event may come.
+    /// Whether an event may come.
     fn expects_events(&self) -> bool;
     /// Waits for an event, for [`EventSource::wake_one`], or for the timeout.
     fn watch(&self, timeout: Duration) -> Watched<Self::Event>;
-    /// Ends the wait of one thread. If no thread waits, the next one does not wait.
+    /// Ends the wait of one thread. If no thread waits, the next thread does not wait.
     fn wake_one(&self);
 }
 
-/// What ended a wait for events.
+/// The end of a wait for events.
 pub(super) enum Watched<E> {
     #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     Event(E),
@@ -38,7 +39,7 @@ pub(super) enum Watched<E> {
     TimedOut,
 }
 
-/// A pool that works off its queue alone.
+/// The source of a pool that has only its queue.
 pub(super) struct NoEvents;
 
 impl EventSource for NoEvents {
@@ -55,7 +56,7 @@ impl EventSource for NoEvents {
     fn wake_one(&self) {}
 }
 
-/// What a thread does next.
+/// The next work of a thread.
 #[derive(Debug)]
 pub(super) enum Work<J, E> {
     Job(J),
@@ -64,16 +65,16 @@ pub(super) enum Work<J, E> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Idle threads that stay when there is no work.
+    /// Number of idle threads that stay when there is no work.
     pub(super) idle_kept: usize,
     pub(super) threads_max: usize,
     /// Threads beyond `threads_max`, for jobs in front alone.
     pub(super) spare: usize,
-    /// Jobs that wait while every thread is busy.
+    /// Maximum number of jobs that wait while every thread is busy.
     pub(super) queue_max: usize,
-    /// The last idle thread that takes work has another one started ahead.
+    /// Whether the last idle thread that takes work starts another thread ahead of need.
     pub(super) starts_ahead: bool,
-    /// A thread without work for this long exits, unless it is one of those that stay.
+    /// Time after which a thread without work exits, unless it must stay.
     pub(super) keep_alive: Duration,
 }
 
@@ -81,23 +82,23 @@ pub(super) struct ThreadPool<J, S> {
     state: Mutex<State<J>>,
     /// Notified when the last thread has left.
     empty: Condvar,
-    /// Length of the queue, to be read without the lock.
+    /// Length of the queue, for reads without the lock.
     queued: AtomicUsize,
     /// Threads that wait for an event, or are about to.
     watching: AtomicUsize,
-    /// Threads that are parked, or are about to be, and were not woken. Changed with the lock held.
+    /// Threads that are parked or about to park, and were not woken. Changed only under the lock.
     parked: AtomicUsize,
     /// Wakes one parked thread.
     unparked: Condvar,
-    /// A thread was woken or started, and has not looked at the queue yet.
+    /// Whether a thread was woken or started, and has not checked the queue yet.
     on_its_way: AtomicBool,
-    /// Idle threads that are kept for a job that may be submitted in front.
+    /// Idle threads that are reserved for jobs in front of the queue.
     reserved: AtomicUsize,
     /// Threads that have work.
     busy: AtomicUsize,
-    /// When a thread came back from its work last, in nanoseconds since the start.
+    /// The last time at which a thread finished its work, in nanoseconds since the start.
     returned: AtomicU64,
-    /// Mean time between two returns, in nanoseconds.
+    /// Mean time between two such moments, in nanoseconds.
     return_gap: AtomicU64,
     started: Instant,
     limits: Limits,
@@ -106,20 +107,20 @@ pub(super) struct ThreadPool<J, S> {
 
 struct State<J> {
     queue: VecDeque<J>,
-    /// Jobs at the front of the queue that were submitted there.
+    /// Number of jobs that were submitted at the front of the queue.
     urgent: usize,
     threads: usize,
-    /// Wake-ups for parked threads that no thread has had yet.
+    /// Wake-ups for parked threads that no thread has received yet.
     wakeups: usize,
     closed: bool,
-    /// The system has refused a thread: no other is started before then.
+    /// If the system has refused a thread: the time before which no thread is started.
     backoff: Option<Instant>,
-    /// One thread that waits is to time out. loom has no clock.
+    /// Whether the wait of one thread must time out. loom has no clock.
     #[cfg(loom)]
     expires: bool,
 }
 
-/// The pool at one moment.
+/// The numbers of the pool at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PoolStats {
     pub(super) threads: usize,
@@ -128,7 +129,7 @@ pub(super) struct PoolStats {
 }
 
 impl<J> State<J> {
-    /// How many more threads may be started now.
+    /// Number of threads that may still be started.
     fn startable(&self, limits: &Limits) -> usize {
         self.startable_up_to(limits.threads_max)
     }
@@ -176,7 +177,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// Gives a job to the pool, or back if the queue is full. `spawn` starts a thread that is counted already.
+    /// Submits a job. Returns the job if the queue is full. `spawn` starts a thread that is already counted.
     pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
         let mut state = lock(&self.state);
         if state.closed || !self.has_room_in(&state) {
@@ -189,7 +190,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         Ok(())
     }
 
-    /// Gives a job to the pool that comes before all others and is never rejected. It is dropped if the server has stopped.
+    /// Submits a job in front of all others. The job is never rejected. It is dropped if the server has stopped.
     pub(super) fn submit_front(&self, job: J, spawn: impl Fn()) {
         let mut state = lock(&self.state);
         if state.closed {
@@ -202,8 +203,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.request_thread(&spawn);
     }
 
-    /// A thread can take a job now that is [submitted in front](ThreadPool::submit_front). `has_reserve`: one thread is
-    /// [reserved](ThreadPool::reserve) for that job.
+    /// Whether a thread can take a job [in front](ThreadPool::submit_front) now. `has_reserve` tells whether a thread
+    /// is [reserved](ThreadPool::reserve) for that job.
     pub(super) fn has_thread_in_front(&self, has_reserve: bool) -> bool {
         let state = lock(&self.state);
         self.free_in_front(&state) + usize::from(has_reserve) > state.urgent
@@ -219,42 +220,42 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         let reserved = self.reserved.fetch_add(1, Ordering::SeqCst);
         let is_granted = reserved < self.parked.fetch_add(0, Ordering::SeqCst);
         if !is_granted {
-            // A thread may have gone to wait meanwhile, and have left a job in the queue.
+            // A thread may have gone to wait meanwhile, and may have left a job in the queue.
             self.unreserve(spawn);
         }
         is_granted
     }
 
-    /// The job in front was submitted, or is not needed: the thread may take other jobs.
+    /// Ends the reservation. The job in front was submitted or is not needed, and the thread may take other jobs.
     pub(super) fn unreserve(&self, spawn: impl Fn()) {
         self.reserved.fetch_sub(1, Ordering::SeqCst);
-        // Not a load, for the same reason as in `request_thread`.
+        // This is not a load, for the same reason as in `request_thread`.
         if self.queued.fetch_add(0, Ordering::SeqCst) > 0 {
             self.request_thread(&spawn);
         }
     }
 
-    /// A thread that takes other work now would be one of those that are reserved, and no other can be started. `parked`: how many
-    /// other threads are.
+    /// Whether a thread that takes other work now would be a reserved thread, and no other thread can be started.
+    /// `parked` is the number of other parked threads.
     fn is_reserved(&self, state: &State<J>, parked: usize) -> bool {
         let reserved = self.reserved.load(Ordering::SeqCst);
         reserved > 0 && reserved > parked + state.startable(&self.limits)
     }
 
-    /// There is work in the queue for a thread beside which so many are parked, or the thread has to exit.
+    /// Whether the queue has work for a thread besides which `parked` threads are parked, or the thread must exit.
     fn is_wanted(&self, state: &State<J>, parked: usize) -> bool {
         state.closed || state.urgent > 0 || !state.queue.is_empty() && !self.is_reserved(state, parked)
     }
 
-    /// The work that [`ThreadPool::next`] has returned is done.
+    /// Notes that the work from [`ThreadPool::next`] is done.
     pub(super) fn note_done(&self) {
         self.busy.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A thread that was counted ends, for another reason than that [`ThreadPool::next`] has retired it.
+    /// Counts a thread out that ends, unless [`ThreadPool::next`] has retired it.
     pub(super) fn leave(&self) {
         self.count_out(&mut lock(&self.state));
-        // It may have died on its way.
+        // The thread may have died on its way to the queue.
         self.note_arrival();
     }
 
@@ -266,7 +267,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     fn note_length(&self, state: &State<J>) {
-        // A swap, which costs what a store does on x86: loom knows of no one order of all SeqCst accesses.
+        // A swap costs as much as a store on x86. loom needs it, because loom has no single order of all SeqCst
+        // accesses.
         self.queued.swap(state.queue.len(), Ordering::SeqCst);
     }
 
@@ -274,13 +276,13 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.queued.load(Ordering::SeqCst)
     }
 
-    /// Jobs wait: this is no time to wait for a client.
+    /// Whether jobs wait, so that a thread must not wait for a client.
     #[inline]
     pub(super) fn has_queue(&self) -> bool {
         self.queued() > 0
     }
 
-    /// A job in front of the queue waits, and no thread is free for it.
+    /// Whether a job in front of the queue waits, and no thread is free for it.
     pub(super) fn is_starved(&self) -> bool {
         self.has_queue() && {
             let state = lock(&self.state);
@@ -298,18 +300,18 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.parked.load(Ordering::SeqCst)
     }
 
-    /// Threads that wait for events.
+    /// Number of threads that wait for events.
     pub(super) fn watching(&self) -> usize {
         self.watching.load(Ordering::SeqCst)
     }
 
-    /// Another job would find a thread.
+    /// Whether another job would find a thread.
     pub(super) fn has_thread(&self) -> bool {
         let state = lock(&self.state);
         self.free(&state) > state.queue.len()
     }
 
-    /// Another job would find a thread, or a place in the queue.
+    /// Whether another job would find a thread, or a place in the queue.
     pub(super) fn has_room(&self) -> bool {
         self.has_room_in(&lock(&self.state))
     }
@@ -318,7 +320,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         state.queue.len() < self.free(state) + self.limits.queue_max
     }
 
-    /// Threads that another job would find, with those that may be started.
+    /// Number of threads for another job, including threads that may be started.
     fn free(&self, state: &State<J>) -> usize {
         let reserved = self.reserved.load(Ordering::SeqCst);
         (self.without_work(state) + state.startable(&self.limits)).saturating_sub(reserved)
@@ -330,12 +332,12 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         (self.without_work(state) + state.startable_in_front(&self.limits)).saturating_sub(reserved)
     }
 
-    /// Threads that wait, or are about to look at the queue.
+    /// Number of threads that wait, or are about to check the queue.
     fn without_work(&self, state: &State<J>) -> usize {
         state.threads.saturating_sub(self.busy.load(Ordering::SeqCst))
     }
 
-    /// All threads that the settings allow are there.
+    /// Whether all threads that the settings allow exist.
     pub(super) fn is_at_limit(&self) -> bool {
         lock(&self.state).threads >= self.limits.threads_max
     }
@@ -356,7 +358,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         state.queue.len().saturating_sub(state.urgent)
     }
 
-    /// Takes all jobs that wait.
+    /// Takes all waiting jobs.
     pub(super) fn drain_queue(&self) -> VecDeque<J> {
         let mut state = lock(&self.state);
         let queue = std::mem::take(&mut state.queue);
@@ -375,7 +377,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         jobs
     }
 
-    /// Waits until every thread has left, at most for the timeout. Returns how many have not.
+    /// Waits until every thread has left, for at most the timeout. Returns the number of threads that have not left.
     #[cfg(not(loom))]
     pub(super) fn wait_until_empty(&self, timeout: Duration) -> usize {
         let state = lock(&self.state);
@@ -383,14 +385,14 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.threads
     }
 
-    /// The wait of one thread that is parked, or of the next one that parks, times out.
+    /// Lets the wait of one parked thread time out, or of the next thread that parks.
     #[cfg(loom)]
     pub(super) fn expire(&self) {
         lock(&self.state).expires = true;
         self.unparked.notify_all();
     }
 
-    /// loom has no clock: the model waits until all threads have left.
+    /// loom has no clock, so the model waits until all threads have left.
     #[cfg(loom)]
     pub(super) fn wait_until_empty(&self, _: Duration) -> usize {
         let mut state = lock(&self.state);

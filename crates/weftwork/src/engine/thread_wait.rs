@@ -1,4 +1,4 @@
-//! Waits for one socket on a thread: poll(2), with the peer's deadline and the server's end in view.
+//! Waits for one socket on a thread with poll(2), until the peer's deadline or the server's next stage.
 
 use std::cell::Cell;
 use std::io;
@@ -12,10 +12,10 @@ use crate::conn::{IoWait, Readiness};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
-/// Waits on this thread. Nothing else is held up by it.
+/// Waits on this thread. The wait delays no other work.
 pub(super) struct ThreadWait<'a> {
     cx: &'a Context,
-    /// The last look at the clock.
+    /// The time of the last look at the clock.
     looked: Cell<Option<Instant>>,
 }
 
@@ -42,7 +42,7 @@ impl IoWait for ThreadWait<'_> {
     }
 }
 
-/// The same, for what may be used on any thread.
+/// The same wait, for a connection that may be used on any thread.
 pub(super) struct OwnedThreadWait(pub(super) Arc<Context>);
 
 impl IoWait for OwnedThreadWait {
@@ -55,7 +55,7 @@ impl IoWait for OwnedThreadWait {
     }
 }
 
-/// As [`IoWait::wait_ready`].
+/// Waits as [`IoWait::wait_ready`] does.
 pub(super) fn wait_in(
     cx: &Context,
     fd: BorrowedFd<'_>,
@@ -82,9 +82,10 @@ pub(super) fn poll_until(
     loop {
         let left = cx.clock.now().until(until);
         let mut fds = [PollFd::from_borrowed_fd(fd, event), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-        // A deadline that no clock can reach is no deadline.
+        // A deadline beyond the range of the clock is no deadline.
         let timeout = Timespec::try_from(left).ok();
-        // At least once: what came before the time was up counts, also where nobody could look, as the process was stopped.
+        // poll(2) is called at least once. Bytes that arrived before the deadline count, even if the process was
+        // stopped at that time.
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! The threads that an engine has started, kept to be joined, and what a thread has of its own.
+//! Keeps the handles of an engine's threads, and the state of a thread.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +17,11 @@ use crate::transport::{BufferPool, CallSlot, DateCache};
 pub(super) const THREAD_LIMITS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
     TasksMax), RLIMIT_NPROC (ulimit -u), memory";
 
-/// Handles of the threads that may still run.
+/// Handles of threads that may still run.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
-    /// In tests, the system refuses more threads than these.
+    /// In tests, the number of threads that the system allows.
     #[cfg(test)]
     given_max: Mutex<Option<usize>>,
 }
@@ -32,8 +32,8 @@ impl Threads {
         self.lock().push(thread);
     }
 
-    /// Drops the handles of threads that have ended. Called by each thread before it ends: a stack is kept until its
-    /// handle is dropped.
+    /// Drops the handles of threads that have ended. Each thread calls this before it ends, because a stack is kept
+    /// until its handle is dropped.
     pub(super) fn reap(&self) {
         self.lock().retain(|thread| !thread.is_finished());
     }
@@ -47,7 +47,7 @@ impl Threads {
         let until = Instant::now() + timeout;
         let mut left = 0;
         loop {
-            // Threads start other threads. Those that were started meanwhile are joined in the next round.
+            // Threads start other threads. Threads that were started meanwhile are joined in the next round.
             let threads = self.take();
             if threads.is_empty() {
                 return left;
@@ -62,7 +62,7 @@ impl Threads {
         Ok(())
     }
 
-    /// How many threads have not ended.
+    /// Returns the number of threads that have not ended.
     pub(super) fn len(&self) -> usize {
         self.reap();
         self.lock().len()
@@ -73,14 +73,14 @@ impl Threads {
         *self.given_max.lock().unwrap() = Some(threads);
     }
 
-    /// All handles, to be joined.
+    /// Returns all handles.
     pub(super) fn take(&self) -> Vec<JoinHandle<()>> {
         std::mem::take(&mut *self.lock())
     }
 
-    /// The life of a pool thread: work until the pool lets it go. `spawn` starts another one.
+    /// Runs a pool thread until the pool retires it. `spawn` starts another thread.
     ///
-    /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+    /// A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
     pub(super) fn work<J, S: EventSource>(
         &self,
         pool: &ThreadPool<J, S>,
@@ -121,7 +121,7 @@ impl Threads {
     }
 }
 
-/// What a thread has of its own.
+/// The state of a thread.
 pub(super) struct ThreadState {
     pub(super) dates: DateCache,
     pub(super) pool: BufferPool,
@@ -162,12 +162,13 @@ pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
     );
 }
 
-/// An upgraded connection ends, since no thread is free. Its client has read that it is upgraded: only the log can say why.
+/// Ends an upgraded connection for which no thread is free. The client has already read the 101, so only the log can
+/// name the reason.
 pub(super) fn shed_upgrade(cx: &Context) {
     cx.record(Event::Shed(ShedReason::NoThread));
-    let knobs = cx.settings.show(&["threads_max", "queue_max"]);
+    let limits = cx.settings.show(&["threads_max", "queue_max"]);
     cx.warn_resources(format_args!(
-        "an upgraded connection was ended, there is no thread for it ({knobs}). {THREAD_LIMITS}"
+        "an upgraded connection was ended, there is no thread for it ({limits}). {THREAD_LIMITS}"
     ));
 }
 

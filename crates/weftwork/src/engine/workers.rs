@@ -1,4 +1,5 @@
-//! The engine `workers`: threads that accept, and a thread for each connection, which serves it by blocking until it ends.
+//! The engine `workers`: threads that accept, and a thread for each connection, which serves the connection with
+//! blocking calls.
 //!
 //! ```text
 //!   listener 1 --- acceptor 1 --+                       +--> thread --- connection
@@ -6,12 +7,13 @@
 //!   listener n --- acceptor n --+                       +--> thread --- connection
 //! ```
 //!
-//! Each acceptor has listeners of its own: TCP listeners are bound once more with `SO_REUSEPORT`, so that the kernel spreads
-//! the connections (see [`Listener::sibling`] for why an address in use stays an error). Unix sockets, and all sockets if the
-//! system is not Linux, have one queue, from which all acceptors take. A thread that has finished its connection tries to
-//! accept before it waits: if many connections are short, that spares the wake-up.
+//! Each acceptor has its own listeners. TCP listeners are bound once more with `SO_REUSEPORT`, so that the kernel
+//! spreads the connections (see [`Listener::sibling`] for why an address in use stays an error). Unix sockets, and
+//! all sockets on systems other than Linux, have one queue, from which all acceptors take. A thread that has finished
+//! its connection tries to accept before it waits. If many connections are short, that saves the wake-up.
 //!
-//! If others wait for a thread or a place, a connection without a request for a second ends: its thread looks once a second.
+//! If other connections wait for a thread or a slot, a connection without a request for a second ends. Its thread
+//! checks that once a second.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -35,14 +37,15 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::events::Event;
 use crate::transport::listener::Listener;
 
-/// An idle thread exits after this, if others are idle.
+/// Time after which an idle thread exits, if other threads are idle.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// All threads are busy and the queue is full: connections wait in the kernel's backlog meanwhile.
+/// Pause of an acceptor while all threads are busy and the queue is full. Connections wait in the kernel's backlog
+/// meanwhile.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
-/// An acceptor looks up this often even if nothing happens: no wait is without an end.
+/// Maximum wait of an acceptor, so that no wait is endless.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A connection, and the acceptor that took it in.
+/// A connection, and the acceptor that accepted it.
 struct Job {
     conn: Box<Conn>,
     acceptor: usize,
@@ -55,7 +58,8 @@ struct Workers {
     listeners: Vec<Listeners>,
     pool: ThreadPool<Job, NoEvents>,
     threads: Threads,
-    /// A connection waits at a listener, and there may be no more connections or threads. Set again at each look.
+    /// Whether a connection waits at a listener, and the limit of connections or threads is reached. Set at each
+    /// check.
     close_idle_wanted: AtomicBool,
 }
 
@@ -71,7 +75,7 @@ pub(super) fn start(
 }
 
 impl Workers {
-    /// The engine before its first thread.
+    /// Creates the engine without threads.
     fn new(
         acceptors: usize,
         cx: Arc<Context>,
@@ -105,7 +109,8 @@ impl Workers {
         }))
     }
 
-    /// Starts the acceptors, and the one thread that never retires: whatever the system refuses later, connections are served.
+    /// Starts the acceptors, and one thread that never retires. So connections are served even if the system refuses
+    /// threads later.
     fn open(self: &Arc<Workers>) -> io::Result<()> {
         if self.pool.count_in() {
             self.start_thread()?;
@@ -118,18 +123,18 @@ impl Workers {
         Ok(())
     }
 
-    /// Starts a thread that is counted already.
+    /// Starts a thread that the pool has already counted.
     fn start_thread(self: &Arc<Workers>) -> io::Result<()> {
         let shared = self.clone();
         self.threads.start(&self.pool, move || shared.work())
     }
 
     fn spawn(self: &Arc<Workers>) {
-        // If the system refuses it, the log says so, and a thread that is there comes for the connection.
+        // If the system refuses the thread, the log says so, and an existing thread takes the connection.
         let _ = self.start_thread();
     }
 
-    /// The life of an acceptor. A panic outside of handlers is a bug of ours, and costs one connection.
+    /// Runs an acceptor. A panic outside of handlers is a bug of Weftwork, and costs one connection.
     fn accept_until_stopped(self: &Arc<Workers>, acceptor: usize) {
         while catch_unwind(AssertUnwindSafe(|| self.accept_all(acceptor))).is_err() {
             log_caught_panic();
@@ -172,7 +177,7 @@ impl Workers {
                 if self.pool.has_queue() { SPAWN_BACKOFF } else { ACCEPT_TIMEOUT }
             }
         };
-        // An interrupted wait is as good as one that is over: the loop looks at everything again.
+        // An interrupted wait counts as finished, because the loop checks everything again.
         let _ = poll(&mut fds, Timespec::try_from(timeout).ok().as_ref());
         for (listener, fd) in fds.iter().skip(1).enumerate() {
             if !fd.revents().is_empty() {
@@ -181,19 +186,19 @@ impl Workers {
         }
     }
 
-    /// Gives the connection to the pool. If all threads are busy, it waits for one.
+    /// Submits a connection to the pool. If all threads are busy, the connection waits for a thread.
     fn submit(self: &Arc<Workers>, mut job: Job, now: Tick) {
         if !self.pool.has_thread() {
             self.cx.record(Event::Queued);
             job.conn.owner.queued_since = Some(now);
         }
-        // Several acceptors may have seen the last place in the queue: one too many is not too many.
+        // Several acceptors may have seen the last place in the queue. One connection too many does no harm.
         if let Err(job) = self.pool.submit(job, || self.spawn()) {
             self.pool.submit_front(job, || self.spawn());
         }
     }
 
-    /// The life of a thread: one connection after the other.
+    /// Runs a thread, which serves one connection after the other.
     fn work(self: &Arc<Workers>) {
         let mut state = ThreadState::new(&self.cx);
         self.threads.work(&self.pool, &|| self.spawn(), |Work::Job(job)| {
@@ -216,12 +221,13 @@ impl Workers {
         }
     }
 
-    /// A connection waits for a thread or a place. At a listener, only the first thread that asks is to make room.
+    /// Whether a connection waits for a thread or a slot. If it waits at a listener, only the first thread that asks
+    /// should end its own connection.
     fn is_wanted(&self) -> bool {
         self.pool.has_queue() || self.close_idle_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// A connection that waits at the listeners, unless others wait for a thread already.
+    /// Accepts a connection from the listeners, unless other connections already wait for a thread.
     fn try_accept(&self, acceptor: usize) -> Option<Job> {
         if self.pool.has_queue() || self.cx.stage() != Stage::Running {
             return None;
@@ -248,7 +254,7 @@ impl EngineHandle for Workers {
     }
 
     fn wake(&self) {
-        // A thread that waits does so for the next stage, too. What is left is to close the listeners and the pool.
+        // A waiting thread also wakes up for the next stage. Only the listeners and the pool remain to be closed.
         self.listeners.iter().for_each(Listeners::shut);
         if self.cx.stage() == Stage::Closing {
             for job in self.pool.close() {

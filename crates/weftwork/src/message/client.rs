@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_trusted_is_the_client() {
+    fn an_untrusted_peer_is_the_client() {
         use ForwardedHeader::{Forwarded, XForwardedFor};
         for peer in ["192.0.2.9", "::1"] {
             check_from(peer, XForwardedFor, &["1.1.1.1"], peer);

@@ -226,7 +226,7 @@ fn what_got_no_response_is_not_mixed_with_the_next_request() {
 }
 
 #[test]
-fn one_can_leave_an_endless_response() {
+fn a_client_can_leave_an_endless_response() {
     let mut client = client();
     let answer = client.get("/endless").leave_after(1000).send();
     assert!(answer.text().starts_with("tick\ntick\n") && !answer.is_whole());

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_kept_again_however_the_work_ends() {
+    fn the_reserve_descriptor_is_kept_again_however_the_work_ends() {
         let spare = ReserveFd::new();
         let ended = catch_unwind(AssertUnwindSafe(|| spare.with_reserve(|| panic!("as it should"))));
         assert!(ended.is_err());

@@ -199,7 +199,7 @@ impl Stream {
     /// Lets only full segments leave until [`uncork`](Stream::uncork). The kernel keeps the last bytes until 200 ms
     /// or more after all earlier bytes have arrived (tcp(7), `TCP_CORK`). Without the option, each part of a long
     /// response ends in a short segment. `MSG_MORE` does not help, because the next acknowledgement pushes that
-    /// segment out. Without it, a streamed MiB in parts of 128 KiB took 25 segments instead of 17.
+    /// segment out. Without the option, a streamed MiB in parts of 128 KiB took 25 segments instead of 17.
     pub(crate) fn cork(&mut self) {
         if let Stream::Socket(socket) = self
             && socket.cork == Cork::Out

@@ -37,7 +37,7 @@ fn connections() {
 /// A waiting client is accepted soon after another one has left, not at the next of a few slow checks.
 #[test]
 fn a_freed_connection_slot_is_reused_soon() {
-    const WAITING: usize = 100;
+    const WAITING: usize = 180;
     let site = CASE.start_with(|s| s.connections_max(2));
     let begun = Instant::now();
     let mut clients: Vec<Client> = (0..WAITING).map(|_| site.client()).collect();
@@ -48,8 +48,8 @@ fn a_freed_connection_slot_is_reused_soon() {
         client.answer().is(200, "hello");
         client.ends();
     }
-    // 100 ms for each pair of clients would be 5 s.
-    assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
+    // 100 ms for each pair of clients would be 9 s.
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     site.is_well();
 }
 

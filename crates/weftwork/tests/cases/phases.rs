@@ -8,7 +8,7 @@ use super::CASE;
 use crate::support::{Client, SiteState, Site, eventually};
 
 /// Longer than any stop here may take, and shorter than any deadline that could end a connection by itself.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const AT_ONCE: Duration = Duration::from_secs(6);
 /// The timeout for work that must finish.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

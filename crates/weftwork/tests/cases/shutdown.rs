@@ -294,7 +294,7 @@ fn a_client_that_has_its_whole_answer_is_not_cut() {
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
-    let stopping = stop.begin(Duration::from_millis(300));
+    let stopping = stop.begin(Duration::from_millis(1500));
     stopping.inside.gate.open();
     client.answer().is(200, "passed");
     let report = stopping.thread.join().unwrap();

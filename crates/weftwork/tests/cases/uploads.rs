@@ -173,7 +173,7 @@ fn an_upload_that_the_upstream_does_not_read_ends() {
     for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let idle_timeout = if ends { TIMEOUT } else { Duration::from_millis(100) };
+        let idle_timeout = if ends { TIMEOUT } else { Duration::from_secs(1) };
         let proxy = before_address(&address, |proxy| proxy.idle_timeout(idle_timeout));
         let over = Arc::<Gate>::default();
         let is_over = over.clone();

@@ -74,7 +74,7 @@ fn out_of_turn<T>(result: Result<T, Misuse>, at: Writing, on: WriteEvent) {
 }
 
 #[test]
-fn one_request_after_the_other() {
+fn requests_follow_each_other() {
     let mut talk = Talk::new(GET);
     for _ in 0..3 {
         assert_eq!(talk.answer(), After::Next);

@@ -86,7 +86,7 @@ mod tests {
     const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 
     #[test]
-    fn one_too_many_is_refused_and_later_let_in() {
+    fn a_request_over_the_limit_is_refused_and_later_allowed() {
         let (inside, leave) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
         let (enter, go) = (inside.clone(), leave.clone());
         let wait = move |req: &mut Request<'_>| {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_gets_304() {
+    fn a_client_with_the_current_version_gets_304() {
         for known in [tag(), format!("W/{}", tag()), format!("\"x\", {}", tag()), "*".into()] {
             let response = ask("GET", &[("If-None-Match", &known)]);
             assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_another_gets_all() {
+    fn a_client_with_another_version_gets_the_whole() {
         for known in ["\"x\"", "", "x"] {
             let response = ask("GET", &[("If-None-Match", known)]);
             assert_eq!(

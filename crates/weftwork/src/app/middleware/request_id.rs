@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_replaced() {
+    fn other_request_ids_are_replaced() {
         for id in ["", "a b", "a\"b", "<b>", "a;b", "\u{fc}", "a\tb", &"x".repeat(129)] {
             let given = ask(&[("X-Request-Id", id)]).0;
             assert!(given.len() == 32 && is_hex(&given), "{id:?}");

@@ -322,12 +322,12 @@ fn an_address_that_does_not_respond_leaves_time_for_the_other_addresses() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
-    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_secs(3));
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_secs(6));
     proxy.upstream.addresses.set(vec![hole.address, at]);
     let begun = Instant::now();
     assert!(proxy.upstream.acquire(None, Duration::MAX).is_ok());
     // Half of the time is for the first address.
-    assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(5500), "{:?}", begun.elapsed());
     assert_eq!(proxy.upstream.addresses.known(), [at, hole.address], "the next one begins with it");
 }
 

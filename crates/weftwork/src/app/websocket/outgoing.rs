@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_while_the_reader_answers_waits_for_room() {
+    fn a_writer_waits_for_queue_space_while_the_reader_answers() {
         let answer = |outgoing: &Outgoing| outgoing.send_if_open(b"pong".to_vec());
         let (answered, sent, waited) = meanwhile(Duration::from_millis(50), answer, || {});
         assert!(waited, "{sent:?}");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_while_another_one_sends_does_not_wait() {
+    fn a_writer_does_not_wait_for_another_writer() {
         let first = |outgoing: &Outgoing| outgoing.send(b"frame".to_vec());
         let (_, [queued, sent], waited) = meanwhile(Duration::from_secs(60), first, || {});
         assert!(!waited && queued.is_ok());

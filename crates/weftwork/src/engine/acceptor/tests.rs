@@ -9,7 +9,7 @@ use super::*;
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
-/// A listener, and how to connect to it.
+/// Returns a listener, and a function that connects to it.
 fn listener() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
     let any = ([127, 0, 0, 1], 0).into();
     let listener =
@@ -29,13 +29,13 @@ fn wait_for_one(listeners: &[Listener]) {
     poll(&mut [PollFd::new(&listeners[0], PollFlags::IN)], None).unwrap();
 }
 
-fn is_told(poll: &mut Poll) -> bool {
+fn is_notified(poll: &mut Poll) -> bool {
     let mut events = Events::with_capacity(8);
     poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
     !events.is_empty()
 }
 
-/// A socket that was passed in is not shut, and other processes may listen at it: later connections are theirs.
+/// A socket that was passed in is not shut. Other processes may listen at it, and accept later connections.
 #[test]
 fn a_closed_acceptor_accepts_nothing_and_gets_no_events() {
     let (listeners, come) = listener();
@@ -45,7 +45,7 @@ fn a_closed_acceptor_accepts_nothing_and_gets_no_events() {
     acceptor.register(poll.registry()).unwrap();
     let _first = come();
     wait_for_one(&listeners);
-    assert!(is_told(&mut poll));
+    assert!(is_notified(&mut poll));
     acceptor.note_ready(0);
     assert_eq!(acceptor.retry(now), Some(now));
     assert!(acceptor.accept(now, &cx).is_some());
@@ -54,14 +54,14 @@ fn a_closed_acceptor_accepts_nothing_and_gets_no_events() {
     assert_eq!(acceptor.retry(now), None, "or its loop would never rest");
     let _second = come();
     wait_for_one(&listeners);
-    assert!(!is_told(&mut poll));
+    assert!(!is_notified(&mut poll));
     acceptor.note_ready(0);
     assert!(acceptor.accept(now, &cx).is_none());
     assert_eq!(Arc::strong_count(&listeners), 1, "it is closed when nobody else holds it");
 }
 
-/// After the last connection under the cap, the loop sleeps until another one comes, and only then asks for idle ones
-/// to be closed.
+/// After the last connection under the cap, the loop sleeps until another connection arrives. Only then it requests
+/// the close of idle connections.
 #[test]
 fn a_full_server_sleeps_while_no_connection_waits() {
     let (listeners, come) = listener();
@@ -103,7 +103,7 @@ fn a_last_slot_that_another_thread_may_take_is_no_limit() {
     assert!(matches!(accept(&listeners[0], now, &cx), Accepted::AtLimit(_)));
 }
 
-/// The next shortage has a time of its own.
+/// The next shortage has its own back-off.
 #[test]
 fn an_accepted_connection_ends_a_shortage() {
     let (listeners, come) = listener();
@@ -116,7 +116,7 @@ fn an_accepted_connection_ends_a_shortage() {
     assert_eq!(cx.reserve_fd.note_shortage(Tick(40)), None);
 }
 
-/// A connection always waits at the first listener, and the second is tried next all the same.
+/// A connection always waits at the first listener. The second listener is tried next nevertheless.
 fn rotate(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<Conn>>; 2]) {
     let [(first, come), (second, connect_to_second)] = [listener(), listener()];
     let listeners: Vec<_> = [first, second].map(|one| Arc::into_inner(one).unwrap().remove(0)).into();
@@ -138,7 +138,7 @@ fn listeners_rotate() {
     });
 }
 
-/// Also if each acceptor takes only one connection.
+/// The listeners rotate even if each acceptor takes only one connection.
 #[test]
 fn listeners_rotate_if_each_acceptor_takes_one() {
     rotate(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));

@@ -1,4 +1,5 @@
-//! A pool thread without a loop: it serves one connection, and accepts the next one after a call that blocked.
+//! Serves connections on a pool thread without a loop. After a call that blocked, the thread accepts the next
+//! connection itself.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,27 +18,28 @@ use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::stream::is_would_block;
 
-/// Time that a thread waits for the next request of its connection where the shared poller is not used. Long enough for a
-/// client that asks again at once, also if 400 clients share a core and a round takes 8 ms.
+/// Time that a thread waits for the next request of its connection if the shared poller is not used. It suffices for
+/// a client that sends its next request at once, even if 400 clients share a core and a round takes 8 ms.
 const KEEPALIVE_WAIT: Duration = Duration::from_millis(20);
-/// Time for which a client that asks without a pause keeps its thread while others wait for one.
+/// Time for which a client that sends requests without a pause keeps its thread while other requests wait for a
+/// thread.
 const TIME_SLICE: Duration = Duration::from_millis(100);
 
-/// Where the connection goes.
+/// The next place of a connection.
 enum Outcome {
     ToLoop,
-    /// It waits in the shared poller, from now on.
+    /// The connection waits in the shared poller.
     ToPoller(Tick),
     Closed,
-    /// It is closed, and its last call blocked.
+    /// The connection is closed, and its last call blocked.
     ClosedAfterBlocking,
-    /// Its upgrade handler runs on this thread.
+    /// The upgrade handler of the connection runs on this thread.
     Upgraded,
 }
 
 impl Shared {
-    /// Serves a connection until it ends or waits elsewhere, and then those that a call that blocked has kept waiting at the
-    /// listeners. `blocked`: whether the last call of the connection blocked, if that is known.
+    /// Serves a connection until it ends or waits elsewhere. After a call that blocked, it then serves connections
+    /// that wait at the listeners. `blocked` tells whether the last call of the connection blocked, if that is known.
     pub(super) fn serve_detached(
         self: &Arc<Shared>,
         conn: Box<Conn>,
@@ -50,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Returns the connection that this thread serves next, if there is one that it should not leave to others.
+    /// Returns the connection that this thread should serve next, if there is one.
     fn serve_one(
         self: &Arc<Shared>,
         conn: Box<Conn>,
@@ -59,7 +61,7 @@ impl Shared {
     ) -> Option<(Box<Conn>, Option<bool>)> {
         let (home, poller) = (conn.owner.loop_index, &self.pool.source);
         let guard = poller.guard(&conn);
-        // A panic closes it before its slot is free for another.
+        // A panic closes the connection before its slot is free for another connection.
         let mut conn = conn;
         let outcome = self.serve(&mut conn, blocked, worker);
         std::mem::forget(guard);
@@ -95,10 +97,10 @@ impl Shared {
         }
     }
 
-    /// A connection that waits at a listener would wake a loop, whose leader would wake a thread for the call. This thread is
-    /// awake: with 100 connections of one call of 1 ms each, it answers 1.32 of the requests/s.
+    /// A connection that waits at a listener would wake a loop, and the leader would wake a thread for the call. This
+    /// thread is awake already. With 100 connections of one call of 1 ms each, that gives 1.32 times the requests/s.
     pub(super) fn try_accept(&self, home: u32) -> Option<Box<Conn>> {
-        // Threads may serve other connections than the one they were woken for.
+        // A thread may serve another connection than the one that woke it.
         if self.pool.has_queue() || self.cx.stage() != Stage::Running {
             return None;
         }
@@ -107,10 +109,10 @@ impl Shared {
         Some(conn)
     }
 
-    /// The loops adopt the connections of the shared poller that had no request for so long.
+    /// Sends the connections of the shared poller that were idle for this long back to their loops.
     pub(super) fn evict_idle(&self, idle: Duration) {
         self.pool.source.evict_idle(idle, self.cx.clock.now(), |mut conn| {
-            // Its loop has not counted it.
+            // The loop has not counted this connection.
             conn.owner.is_balanced = false;
             self.loops.send(conn.owner.loop_index as usize, LoopMessage::Adopt(conn));
         });
@@ -122,7 +124,7 @@ impl Shared {
         mut blocked: Option<bool>,
         worker: &mut WorkerState,
     ) -> Outcome {
-        // The clock is read after each wait and each call, and not in between.
+        // The clock is read only after each wait and each call.
         let mut at = Instant::now();
         let mut now = self.cx.clock.at(at);
         let begun = now;
@@ -151,14 +153,14 @@ impl Shared {
                 Step::Upgrade if self.must_yield(false) => return Outcome::ToLoop,
                 Step::Upgrade => return Outcome::Upgraded,
                 Step::WaitFeed => return Outcome::ToLoop,
-                // It may go on for as long as its client sends, or takes.
+                // A feed may last for as long as its client sends or reads, so its loop serves it.
                 Step::Read | Step::Write if conn.is_fed() => return self.flush_to_loop(conn, now),
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return Outcome::ToLoop,
                     Err(_) => return Outcome::Closed,
                 },
-                // From the shared poller, or from a listener: bytes are usually there.
+                // The connection comes from the shared poller or from a listener, so bytes have usually arrived.
                 Step::Read if conn.is_read_ready() => match conn.fill(now, &mut worker.thread.pool) {
                     Ok(0) => conn.on_eof(),
                     Ok(_) => {}
@@ -166,7 +168,8 @@ impl Shared {
                     Err(_) => return Outcome::Closed,
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Outcome::ToLoop,
-                // After a request that arrived in pieces, the next one is waited for here if another thread is free.
+                // After a request that arrived in pieces, the thread waits here for the next request if another
+                // thread is free.
                 Step::Read if !(was_long && self.pool.has_thread()) => return self.add_to_poller(conn, now),
                 Step::Read => {
                     let read = conn.fill_timeout(KEEPALIVE_WAIT, now, &mut worker.thread.pool);
@@ -187,7 +190,7 @@ impl Shared {
         if conn.flush(now).is_ok() { Outcome::ToLoop } else { Outcome::Closed }
     }
 
-    /// Its next request is waited for in the shared poller, if there is a slot.
+    /// Adds the connection to the shared poller, if a slot is free.
     fn add_to_poller(&self, conn: &mut Conn, now: Tick) -> Outcome {
         let Some(is_first) = self.pool.source.add(conn) else { return Outcome::ToLoop };
         if is_first {
@@ -196,36 +199,38 @@ impl Shared {
         Outcome::ToPoller(now)
     }
 
-    /// Others need this thread more than a connection that has used its time slice, and a loop without a thread more than any.
+    /// Whether other work takes precedence: waiting requests, after the connection has used its time slice, or a loop
+    /// without a thread.
     fn must_yield(&self, slice_used: bool) -> bool {
         self.pool.has_queue() && (slice_used || self.check_may_block().is_err())
             || slice_used && self.is_short()
     }
 
-    /// Connections of the shared poller have requests, and no thread waits for them.
+    /// Whether connections of the shared poller have requests that no thread waits for.
     pub(super) fn is_short(&self) -> bool {
         self.pool.watching() == 0 && self.pool.source.expects_events() && self.pool.source.has_events()
     }
 
-    /// Whether its next request is to be waited for away from its loop.
+    /// Whether the connection waits for its next request away from its loop.
     fn may_stay(&self, conn: &Conn, blocked: Option<bool>) -> bool {
         blocked != Some(false)
-            // A head that has begun has a deadline, which its loop keeps. So does one that has never begun.
+            // The loop keeps the deadline of a head, both of a started head and of the first head of a new
+            // connection.
             && conn.is_idle()
             && !conn.is_new()
             && self.cx.stage() == Stage::Running
     }
 
-    /// What is to be learned from the next call. Nothing once a call has blocked: the others are mostly the same, and to look
-    /// up their route takes 100 instructions of 2,500.
+    /// Returns the route to learn about from the next call. After a call that blocked, there is nothing to learn. The
+    /// next calls mostly block, too, and looking up their route takes 100 instructions of 2,500.
     fn to_learn(&self, conn: &Conn, blocked: Option<bool>) -> Blocking {
         if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.request_line()) }
     }
 
-    /// Calls the handler. Returns when it had ended, as a tick and exactly.
+    /// Calls the handler. Returns the time of its end, as a tick and exactly.
     fn call_detached(&self, conn: &mut Conn, now: Tick, worker: &mut WorkerState) -> (Tick, Instant) {
         if !conn.is_request_here() && conn.owner.registered == Registered::Shared {
-            // Each packet of the body would wake another thread there.
+            // In the shared poller, each packet of the body would wake another thread.
             self.pool.source.remove(conn);
         }
         let wait = DetachedWait { shared: self, thread: ThreadWait::new(&self.cx) };
@@ -238,7 +243,7 @@ impl Shared {
     }
 }
 
-/// How a detached call waits for its client: not while a loop is without a thread.
+/// The wait of a detached call for its client. The call must not wait while a loop has no thread.
 struct DetachedWait<'a> {
     shared: &'a Shared,
     thread: ThreadWait<'a>,

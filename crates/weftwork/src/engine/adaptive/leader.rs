@@ -22,21 +22,21 @@ use crate::transport::events::Event;
 
 /// How a call of the handler is made.
 enum CallMode {
-    /// By the leader, with the loop in its cell, where it can be reacquired or retaken.
+    /// The leader calls it. The loop lies in its cell meanwhile, where it can be reacquired or retaken.
     Inline { route: Option<u64> },
-    /// The same, for a route that is not proven to be quick. A thread is there that can lead.
+    /// The leader calls it, for a route that is not proven to be quick. Another thread that can lead is reserved.
     Reserved { route: u64 },
-    /// By another thread of the pool.
+    /// Another thread of the pool calls it.
     Posted,
 }
 
-/// The loop, and the next request of the connection if it is there. `Err`: another thread leads the loop, and this thread serves
-/// the connection on.
+/// The loop, and the next request of the connection if it has arrived. `Err`: another thread leads the loop, and this
+/// thread goes on with the connection.
 type Called = Result<(Box<EventLoop>, Option<ActiveConn>), Option<Box<Conn>>>;
 
 impl Shared {
-    /// Leads until the server stops, or until another thread leads the loop. Then returns the connection that is to be served
-    /// without the loop.
+    /// Leads the loop until the server stops, or until another thread leads it. Then returns the connection that this
+    /// thread must serve without the loop.
     pub(super) fn lead(
         self: &Arc<Shared>,
         mut lp: Box<EventLoop>,
@@ -56,7 +56,7 @@ impl Shared {
                     CallMode::Inline { route } => self.call_inline(lp, active, route, worker),
                     CallMode::Reserved { route } => {
                         lp.has_reserve = true;
-                        // The responses that are ready are sent before anything that may take long.
+                        // Finished responses are sent before work that may take long.
                         lp = active
                             .guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0);
                         self.call_inline(lp, active, Some(route), worker)
@@ -71,7 +71,8 @@ impl Shared {
         }
     }
 
-    /// Does something with the loop. If that panics, another thread leads on: the loop is not lost with this one.
+    /// Calls `act` with the loop. If `act` panics, another thread leads the loop, so that the loop is not lost with
+    /// this thread.
     #[inline]
     fn with_guard<R>(
         self: &Arc<Shared>,
@@ -91,7 +92,7 @@ impl Shared {
             return CallMode::Posted;
         }
         if conn.awaits_response() {
-            // There is no handler to call. What the response streams hands the loop off before it waits.
+            // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
             return CallMode::Inline { route: None };
         }
         match self.handler.blocking(&conn.request_line()) {
@@ -102,13 +103,13 @@ impl Shared {
             Blocking::Learn { route } if self.predictor.is_proven_quick(route) => {
                 CallMode::Inline { route: Some(route) }
             }
-            // If this call blocks, a thread has to be there that leads the loop.
+            // If this call blocks, another thread must be free to lead the loop.
             Blocking::Learn { route } if self.pool.reserve(|| self.spawn()) => CallMode::Reserved { route },
             Blocking::Learn { .. } => CallMode::Posted,
         }
     }
 
-    /// Runs the handler with the loop in its cell: two swaps, if the handler is quick.
+    /// Runs the handler while the loop lies in its cell. If the handler is quick, that costs two swaps.
     fn call_inline(
         self: &Arc<Shared>,
         mut lp: Box<EventLoop>,
@@ -135,7 +136,7 @@ impl Shared {
         }
         let conn = active.leave_loop(&self.loops);
         if conn.is_upgraded() {
-            // Its loop may not have a leader yet, and this thread would not come back for it.
+            // The loop may not have a leader yet, and this thread would not return to lead it.
             self.loops.send(index, LoopMessage::Adopt(conn));
             return Err(None);
         }
@@ -156,7 +157,7 @@ impl Shared {
         .0
     }
 
-    /// Gives a loop to the next thread there is.
+    /// Gives a loop to the next free thread.
     pub(super) fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
         // Learned at once, and not when the call returns: until then there may be many more.
         if let Some(route) = lp.route.take() {
@@ -164,7 +165,7 @@ impl Shared {
         }
         let (now, had_reserve) = (lp.now(), std::mem::take(&mut lp.has_reserve));
         if !self.pool.has_thread_in_front(false) {
-            // Its connections wait until a thread leads it. No other loop gives it new ones.
+            // The connections of the loop wait until a thread leads it. No other loop sends it new connections.
             self.loops.note_load(lp.index, usize::MAX / 2);
             self.warn_exhausted(now);
         }
@@ -207,7 +208,7 @@ impl CurrentLoop {
         CurrentLoop { shared, ticket: Cell::new(None) }
     }
 
-    /// The handler is about to wait: the loop goes to another thread, if this thread still leads it.
+    /// Hands the loop to another thread before the handler waits, if this thread still leads the loop.
     pub(super) fn hand_off(&self) {
         let Some((index, ticket)) = self.ticket.take() else { return };
         if let Some(lp) = self.shared.cells[index].reacquire(ticket) {
@@ -216,8 +217,8 @@ impl CurrentLoop {
         }
     }
 
-    /// The same before a wait for a client. If no other thread can lead the loop, the loop stays and the wait is an error: one
-    /// client does not keep the loop from all others.
+    /// Hands the loop off before a wait for a client. If no other thread can lead the loop, the loop stays, and the
+    /// wait is an error. So one client does not keep the loop from all others.
     fn hand_off_to_wait(&self) -> io::Result<()> {
         let cells = &self.shared.cells;
         let reacquired =
@@ -245,7 +246,7 @@ impl BlockingHook for CurrentLoop {
     }
 }
 
-/// How an inline call waits for its client: the loop is handed off first.
+/// The wait of an inline call for its client. The loop is handed off first.
 struct LeaderWait<'a> {
     current: &'a CurrentLoop,
     now: Tick,

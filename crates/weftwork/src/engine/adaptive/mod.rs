@@ -63,17 +63,18 @@ use crate::transport::listener::Listener;
 use crate::transport::log_limit::LogLimit;
 use crate::transport::log_queue::log_line;
 
-/// An idle thread of `adaptive` exits after this, if others are idle. As in tokio's blocking pool.
+/// Time after which an idle thread of `adaptive` exits, if other threads are idle. The same as in tokio's blocking
+/// pool.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// As [`KEEP_ALIVE`], for `pool`.
+/// The same time for `pool`.
 const POOL_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// Which of the two engines this is.
+/// Selects one of the two engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Quick handlers are called by the loop.
+    /// The engine `adaptive`. The loop calls quick handlers.
     Adaptive { loops: usize },
-    /// Every handler is called by a pool thread. `standby` of them wait for work at all times.
+    /// The engine `pool`. A pool thread calls every handler, and `standby` threads stay when they are idle.
     Pool { standby: usize },
 }
 
@@ -87,29 +88,26 @@ impl Mode {
 
     fn limits(self, settings: &Settings) -> Limits {
         let (idle_kept, threads_max, spare, keep_alive) = match self {
-            // Each loop has one in reserve for handlers that it does not know yet. Every loop needs a leader, whatever the
-            // limit says. If all threads are in calls, and a leader gets stuck, too, its loop still gets one.
-            Mode::Adaptive { loops } => (
-                settings.standby_kept.max(loops),
-                settings.threads_max.max(loops + 1),
-                2 * loops + 1,
-                KEEP_ALIVE,
-            ),
-            // The leader does not count.
+            // Each loop reserves one thread for handlers that it does not know yet. Every loop needs a leader, regardless of
+            // the limit. If all threads are in calls and a leader gets stuck too, a spare thread leads its loop.
+            Mode::Adaptive { loops } => {
+                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), loops, KEEP_ALIVE)
+            }
+            // The leader calls only marked handlers, so it does not count.
             Mode::Pool { standby } => (standby, settings.threads_max + 1, 1, POOL_KEEP_ALIVE),
         };
         let starts_ahead = matches!(self, Mode::Pool { .. });
         Limits { idle_kept, threads_max, spare, queue_max: settings.queue_max, starts_ahead, keep_alive }
     }
 
-    /// Threads that are started before the server is ready: the leaders, and at least one that never retires.
+    /// Number of threads that start before the server is ready: the leaders, and at least one that never retires.
     fn threads_at_start(self) -> usize {
         let (Mode::Adaptive { loops: kept } | Mode::Pool { standby: kept }) = self;
         kept + 1
     }
 }
 
-/// What a thread of the pool is given to do.
+/// A job for a thread of the pool.
 enum Job {
     /// Lead a loop.
     Lead(Box<EventLoop>),
@@ -117,23 +115,23 @@ enum Job {
     Serve(Box<Conn>),
 }
 
-/// What all threads of the engine share.
+/// The state that all threads of the engine share.
 struct Shared {
     mode: Mode,
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     loops: Arc<LoopGroup>,
     listeners: Listeners,
-    /// Each on a cache line of its own: its leader writes there twice a request.
+    /// Each cell has its own cache line, because its leader writes there twice a request.
     cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
     pool: ThreadPool<Job, SharedPoller>,
     predictor: BlockingPredictor,
     threads: Threads,
-    /// Limits the lines about work that waits since all threads are busy.
+    /// Limits the log lines about work that waits because all threads are busy.
     starved: LogLimit,
 }
 
-/// What a thread has of its own.
+/// The state of one thread.
 struct WorkerState {
     thread: ThreadState,
     current: Rc<CurrentLoop>,
@@ -151,7 +149,7 @@ pub(super) fn start(
 }
 
 impl Shared {
-    /// The engine before its first thread, and its loops.
+    /// Creates the engine without threads, and its loops.
     fn new(
         mode: Mode,
         cx: Arc<Context>,
@@ -185,7 +183,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts a thread that is counted already.
+    /// Starts a thread that the pool has already counted.
     fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
         self.threads.start(&self.pool, move || shared.work())
@@ -212,7 +210,7 @@ impl Shared {
         );
     }
 
-    /// No thread waits for a client while a loop waits for a thread.
+    /// Returns an error if a loop waits for a thread. Then no thread may wait for a client.
     fn check_may_block(&self) -> io::Result<()> {
         match self.pool.is_starved() {
             true => Err(io::ErrorKind::ResourceBusy.into()),
@@ -243,7 +241,7 @@ impl Shared {
         WorkerState { thread: ThreadState::new(&self.cx), current: Rc::new(CurrentLoop::new(self.clone())) }
     }
 
-    /// The life of a thread: it leads loops and serves connections, in whatever order that is needed.
+    /// Runs a thread, which leads loops and serves connections as needed.
     fn work(self: &Arc<Shared>) {
         let mut worker = self.worker_state();
         let _entered = blocking::enter(worker.current.clone());
@@ -303,8 +301,8 @@ impl EngineHandle for Shared {
 
     fn join(&self, timeout: Duration) -> usize {
         let left = self.pool.wait_until_empty(timeout);
-        // Threads that are counted out have only to return, and the monitor may be stuck in a line of the log. The others are
-        // in a handler, and are left to it.
+        // Threads that are counted out only have to return. The monitor may be stuck in a log line. All other threads
+        // are in a handler, and are not joined.
         let threads = self.threads.take();
         if left == 0 {
             super::join_within(threads, timeout);

@@ -1,4 +1,4 @@
-//! The monitor thread. It retakes loops from stuck handlers, has threads started for requests that wait, and evicts idle
+//! The monitor thread. It retakes loops from stuck handlers, starts threads for requests that wait, and evicts idle
 //! connections from the shared poller.
 
 use std::io;
@@ -12,39 +12,40 @@ use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::events::Event;
 
-/// Time between two looks. At 100 us a busy core pays 0.7 to 1.0 us a request for the looks, a fifth.
+/// Time between two checks. At 100 us, the checks cost a busy core 0.7 to 1.0 us a request, a fifth of the request.
 const TICK: Duration = Duration::from_millis(1);
-/// Time between two looks after [`CALM_LOOKS`] of them have found nothing, unless a loop is lent just then: 3 to 4 % less CPU
-/// a keep-alive request. A handler that blocks out of the blue holds the others up for 5 ms at the most then, not 2.
+/// Time between two checks after [`CALM_LOOKS`] checks have found nothing, unless a loop is lent at that moment. That
+/// saves 3 to 4 % of the CPU of a keep-alive request. A handler that blocks unexpectedly then delays other requests
+/// by at most 5 ms instead of 2 ms.
 const CALM_TICK: Duration = Duration::from_millis(4);
 const CALM_LOOKS: u32 = 50;
-/// A loop that is lent at so many looks in a row is stuck, too, although calls end in between: each of them takes a
-/// large part of the time, such as 100 us in a database.
+/// Number of checks in a row after which a lent loop counts as stuck although its calls end in between. Such calls
+/// take a large part of the time, for example 100 us in a database.
 const LENT_LOOKS: u32 = 10;
-/// If requests wait at so many looks in a row, a thread is added even if all cores are busy.
+/// Number of checks in a row with waiting requests after which a thread is added even if all cores are busy.
 const SHORT_LOOKS: u32 = 10;
-/// Time over which the use of the cores is taken.
+/// Time over which the use of the cores is measured.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
-/// Time between two looks for idle connections.
+/// Time between two searches for idle connections.
 const EVICT_TICK: Duration = Duration::from_millis(100);
-/// When the server stops, a leader goes on for the requests of one batch, at the most. A thread that takes longer has lost its
-/// loop.
+/// Time that the monitor runs on after the stop. A leader only finishes the requests of one batch. A leader that
+/// takes longer loses its loop.
 const LAST_LOOKS: Duration = Duration::from_secs(1);
 
-/// What the monitor knows from the looks before.
+/// The results of earlier checks.
 struct Looks {
     cells: Vec<CellLook>,
-    /// Looks in a row that have found nothing to do.
+    /// Checks in a row that have found nothing to do.
     calm: u32,
-    /// Looks in a row at which requests waited for a thread.
+    /// Checks in a row at which requests waited for a thread.
     short: u32,
-    /// Looks in a row at which nothing went on.
+    /// Checks in a row at which no loop was active.
     quiet: u32,
     evicted: Tick,
     cpu: CpuLook,
 }
 
-/// Whether this process uses all the cores that it may use.
+/// Measures whether this process uses all cores that it may use.
 struct CpuLook {
     cores: u32,
     used: Duration,
@@ -58,7 +59,7 @@ impl CpuLook {
         CpuLook { cores, used: cpu_time(), at: Instant::now(), is_full: false }
     }
 
-    /// In the last whole [`CPU_WINDOW`]. Another thread would only wait for a core then.
+    /// Whether all cores were busy in the last whole [`CPU_WINDOW`]. Another thread would then only wait for a core.
     fn is_full(&mut self) -> bool {
         let passed = self.at.elapsed();
         if passed >= CPU_WINDOW {
@@ -79,7 +80,7 @@ fn cpu_time() -> Duration {
 #[derive(Clone, Copy)]
 struct CellLook {
     epoch: u64,
-    /// Looks in a row at which the loop was lent.
+    /// Checks in a row at which the loop was lent.
     lent: u32,
 }
 
@@ -92,7 +93,7 @@ impl Shared {
 
     fn run_sysmon(self: &Arc<Shared>) {
         self.loops.attach_monitor();
-        // A panic is a bug of ours, or of the log.
+        // A panic is a bug of Weftwork, or of the logger.
         while catch_unwind(AssertUnwindSafe(|| self.monitor())).is_err() {
             log_caught_panic();
         }
@@ -131,10 +132,10 @@ impl Shared {
         looks.calm = if found { 0 } else { looks.calm.saturating_add(1) };
     }
 
-    /// Sleeps until a loop is busy. False: there are connections in the shared poller, and it is time to look at them.
+    /// Sleeps until a loop is busy. Returns false if it is time to check the connections in the shared poller.
     fn sleep_until_busy(&self) -> bool {
         let timeout = (self.pool.source.len() > 0).then_some(CALM_TICK);
-        // A request may have been posted since the last look, and a connection may have been added.
+        // A request may have been posted since the last check, and a connection may have been added.
         let is_wanted = || {
             self.cx.stage() == Stage::Closing
                 || self.pool.has_queue()
@@ -143,7 +144,7 @@ impl Shared {
         self.loops.sleep_until_busy(timeout, is_wanted)
     }
 
-    /// Has a thread started for requests that wait, and evicts idle connections. True: requests wait.
+    /// Starts a thread for requests that wait, and evicts idle connections. Returns true if requests wait.
     fn check_pool(self: &Arc<Shared>, looks: &mut Looks) -> bool {
         let now = self.cx.clock.now();
         let is_short = self.pool.has_queue() || self.is_short();
@@ -151,7 +152,8 @@ impl Shared {
         if is_short {
             self.pool.source.note_waiting(now);
         }
-        // On full cores a thread more is of little use. But the threads that were expected to come back may all be parked.
+        // If all cores are busy, another thread is of little use. However, the threads that were expected to return may
+        // all be parked.
         if is_short && (!looks.cpu.is_full() || looks.short.is_multiple_of(SHORT_LOOKS)) {
             self.pool.add_thread(&|| self.spawn());
         }
@@ -185,7 +187,8 @@ impl Shared {
     /// Takes a loop from a leader that is stuck, and gives it to another thread.
     fn retake(self: &Arc<Shared>, index: usize) -> bool {
         let Some(lp) = self.cells[index].retake() else { return false };
-        // Until there is a new leader, too, the old one can tell that its loop is gone: it reads the clock itself.
+        // The old leader can then tell that its loop is gone, even before there is a new leader. It reads the clock
+        // itself.
         self.cells[index].invalidate();
         self.cx.record(Event::LoopRetaken);
         self.hand_off(lp);
@@ -193,8 +196,9 @@ impl Shared {
     }
 }
 
-/// Both looks found the loop lent, and at most one call has ended in between: calls take half a millisecond or more.
-/// (To count a second call catches handlers of just one tick, which no two looks at the same call would.)
+/// Returns whether a loop is stuck. It is stuck if both checks found it lent and at most one call has ended in
+/// between, so that a call takes half a millisecond or more. (One ended call is allowed, because two checks never
+/// meet the same call of a handler of just one tick.)
 pub(in crate::engine) fn is_stuck(seen: u64, epoch: u64) -> bool {
     seen % 2 == 1 && epoch % 2 == 1 && epoch.wrapping_sub(seen) <= 2
 }

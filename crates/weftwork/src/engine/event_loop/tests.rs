@@ -1,4 +1,4 @@
-//! Tests that a loop gets to its other work whatever other threads send it.
+//! Tests that a loop does its other work, no matter what other threads send.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ fn group_of_one() -> (Arc<LoopGroup>, Poll) {
     (loops, poll)
 }
 
-/// One swap of the inbox a cycle: what comes meanwhile waits for the next cycle, and the poller has its turn between.
+/// The inbox is swapped once a cycle. Later messages wait for the next cycle, and the poller is checked in between.
 #[test]
 fn endless_messages_do_not_starve_the_poller() {
     let cx = Context::new(Settings::default()).unwrap();
@@ -42,9 +42,9 @@ fn endless_messages_do_not_starve_the_poller() {
     assert!(begun.elapsed() < Duration::from_secs(30), "it slept with messages in its inbox");
 }
 
-/// A connection that is brought to a loop that has ended ends with it.
+/// A connection that is sent to an ended loop ends.
 #[test]
-fn what_comes_after_the_end_is_dropped() {
+fn messages_after_the_end_are_dropped() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
     let (loops, poll) = group_of_one();
     let lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
@@ -62,9 +62,9 @@ fn what_comes_after_the_end_is_dropped() {
     assert_eq!(open(), 0);
 }
 
-/// A socket has room from its start on: that is no news.
+/// A new socket is writable from its start, which must not be an event.
 #[test]
-fn a_connection_with_nothing_to_say_is_no_event() {
+fn a_writable_idle_connection_is_no_event() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
@@ -81,7 +81,8 @@ fn a_connection_with_nothing_to_say_is_no_event() {
     assert_eq!(lp.batch.len(), 1);
 }
 
-/// Who is told of a visitor may be held up by a handler while a place gets free: another loop looks at the door as well.
+/// A handler may block the loop that knows of a waiting connection while a slot becomes free. So another loop checks
+/// the listeners, too.
 #[test]
 fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
@@ -106,7 +107,7 @@ fn a_loop_that_is_asked_to_close_idle_also_accepts() {
         group.request_close_idle(0);
         assert_eq!(is_asked(), [false, true]);
         assert_eq!(loops[1].acceptor.retry(now), None);
-        // It does not sleep on it.
+        // The loop does not sleep with a pending request.
         loops[1].wait(&cx, None);
         assert_eq!(is_asked(), [false, false]);
         assert!(loops[1].acceptor.retry(now).is_some());
@@ -115,7 +116,7 @@ fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     }
 }
 
-/// A message from loop to loop costs more than a request, and a connection of one request would be gone with it.
+/// A message between loops costs more than a request, so a connection with a single request does not move.
 #[test]
 fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
     for (request, at_home) in [("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 6), ("GET / HTTP/1.0\r\n\r\n", 8)] {
@@ -141,7 +142,7 @@ fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
     }
 }
 
-/// Streams that end with their connection are not one loop's alone.
+/// Streams that end with their connection are spread over the loops.
 #[test]
 fn many_connections_do_not_all_stay_on_one_loop() {
     let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
@@ -173,7 +174,7 @@ fn many_connections_do_not_all_stay_on_one_loop() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A loop with one connection, whose response is due in an hour.
+/// Creates a loop with one connection, whose response is due in an hour.
 fn with_delayed(cx: &Context, loops: &Arc<LoopGroup>, poll: Poll) -> (EventLoop, UnixStream) {
     let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
     let (lp, theirs, panicked) = with_answered(cx, loops, poll, &handler);
@@ -181,7 +182,7 @@ fn with_delayed(cx: &Context, loops: &Arc<LoopGroup>, poll: Poll) -> (EventLoop,
     (lp, theirs)
 }
 
-/// A loop with one connection, whose request was answered, and whether it has panicked over that.
+/// Creates a loop with one connection, whose request was answered. Returns also whether the loop panicked.
 fn with_answered(
     cx: &Context,
     loops: &Arc<LoopGroup>,
@@ -215,7 +216,8 @@ fn a_panic_frees_the_slot() {
     assert_eq!(lp.table.len(), 0);
 }
 
-/// Its alarm rings within the millisecond that it is due in, and just then its client says something: it is out for that.
+/// The timer fires within the millisecond in which it is due. At that moment, the connection is out because its
+/// client has sent something.
 #[test]
 fn a_timer_fires_for_a_connection_that_is_out() {
     let cx = Context::new(Settings::default()).unwrap();
@@ -232,7 +234,7 @@ fn a_timer_fires_for_a_connection_that_is_out() {
     assert!(called.is_some(), "nobody will look at it any more");
 }
 
-/// What a loop has done since its last look at the clock is no part of its wait.
+/// The work of a loop since its last look at the clock does not count as its wait.
 #[test]
 fn a_timer_fires_in_time_after_a_long_cycle() {
     let cx = Context::new(Settings::default()).unwrap();
@@ -245,10 +247,10 @@ fn a_timer_fires_in_time_after_a_long_cycle() {
     assert!(due.elapsed() < Duration::from_secs(3), "{:?} late", due.elapsed());
 }
 
-/// It has waited for somebody to lead it for longer than its client had time; what that has sent came in time.
+/// The loop has waited for a leader for longer than the timeout of the client, whose bytes arrived in time.
 #[test]
-fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
-    is_heard(|lp, loops, cx, conn, asks| {
+fn input_that_a_loop_has_not_read_yet_is_in_time() {
+    is_served_in_time(|lp, loops, cx, conn, asks| {
         loops.send(0, LoopMessage::Adopt(conn));
         assert!(lp.poll_ready(cx).is_none());
         asks();
@@ -256,10 +258,10 @@ fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
     });
 }
 
-/// It has been elsewhere, and what it has read there was all that there was then.
+/// The connection was served elsewhere, where all available bytes were read.
 #[test]
-fn nobody_is_late_by_what_came_while_it_came_home() {
-    is_heard(|lp, loops, cx, mut conn, asks| {
+fn input_during_the_return_to_the_loop_is_in_time() {
+    is_served_in_time(|lp, loops, cx, mut conn, asks| {
         assert!(conn.fill(cx.clock.now(), &mut BufferPool::alone()).is_err(), "nothing is there");
         asks();
         loops.send(0, LoopMessage::Adopt(conn));
@@ -267,11 +269,13 @@ fn nobody_is_late_by_what_came_while_it_came_home() {
     });
 }
 
-/// Whose client has 50 ms for a head, and asks 400 before it is looked at again: it has not ended, and is heard at the next look at
-/// the poller.
+/// The client has 200 ms for a head, and its request arrives 400 ms before the loop runs again. The connection does
+/// not end, and the next look at the poller finds the request.
 #[track_caller]
-fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Conn>, &mut dyn FnMut())) {
-    let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
+fn is_served_in_time(
+    until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Conn>, &mut dyn FnMut()),
+) {
+    let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(200))).unwrap();
     let (loops, poll) = group_of_one();
     let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -285,9 +289,9 @@ fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Co
     assert!(lp.poll_ready(&cx).is_some(), "it asks");
 }
 
-/// Its handler may block: then it is the one with the fewest for as long as that lasts.
+/// If the handler of a loop blocks, the loop has the fewest connections for as long as that lasts.
 #[test]
-fn a_loop_that_does_not_get_on_is_given_so_many_and_no_more() {
+fn a_stuck_loop_gets_a_bounded_number_of_connections() {
     let loops = LoopGroup::new(&[Poll::new().unwrap(), Poll::new().unwrap()]).unwrap();
     loops.note_load(1, 0);
     let given = || (0..100).filter(|_| loops.less_loaded(0, 1000, 1) == Some(1)).count();
@@ -298,9 +302,9 @@ fn a_loop_that_does_not_get_on_is_given_so_many_and_no_more() {
     assert_eq!(given(), most, "it gets on");
 }
 
-/// Whoever has fewest of the others is given what the stuck one is not.
+/// The connections that the stuck loop does not get go to the loop with the fewest of the others.
 #[test]
-fn a_loop_that_does_not_get_on_keeps_nothing_from_the_others() {
+fn a_stuck_loop_does_not_keep_connections_from_the_others() {
     let loops = LoopGroup::new(&[(); 3].map(|()| Poll::new().unwrap())).unwrap();
     loops.note_load(2, 500);
     let first = (0..100).find(|_| loops.less_loaded(0, 1000, 1) != Some(1));

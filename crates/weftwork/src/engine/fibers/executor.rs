@@ -1,5 +1,5 @@
-//! Runs the requests of one loop on fibers. A fiber that has answered a request goes on with the next one by itself, without
-//! a switch, while handlers are quick.
+//! Runs the requests of one loop on fibers. While handlers are quick, a fiber runs one request after the other
+//! without a switch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,22 +16,22 @@ use crate::engine::event_loop::EventLoop;
 use crate::transport::context::{Context, Stage};
 use crate::transport::{CallSlot, DateCache};
 
-/// A fiber that has answered so many requests lets those run whose wait is over.
+/// Number of requests after which a fiber lets other fibers run whose wait is over.
 const CALLS_A_FIBER: u32 = 64;
 
-/// What the fibers of one thread share.
+/// The state that the fibers of one thread share.
 pub(super) struct FiberExecutor {
     engine: Arc<Fibers>,
-    /// `None` while it is in use. No handler runs meanwhile. If the loop's own work suspends a fiber all the same (a
-    /// logger that does), the others wait for the loop to come back.
+    /// The loop, or `None` while it is in use. No handler runs meanwhile. If the loop's own work suspends a fiber
+    /// (for example in a logger), the other fibers wait for the loop.
     lp: Cell<Option<Box<EventLoop>>>,
-    /// Each request takes a copy: its fiber may be suspended with it.
+    /// Each request uses a copy, because its fiber may be suspended with it.
     dates: RefCell<DateCache>,
-    /// Free ones: a fiber that runs or is suspended has its own.
+    /// Free buffers. A fiber that runs or is suspended has its own.
     slots: RefCell<Vec<Arc<CallSlot>>>,
-    /// Requests that another fiber is to run.
+    /// Requests that another fiber must run.
     waiting: RefCell<VecDeque<ActiveConn>>,
-    /// Connections whose handlers have run while the loop was away.
+    /// Connections whose handlers finished while the loop was in use.
     done: RefCell<VecDeque<ActiveConn>>,
     /// Requests for which there was no memory for a stack.
     refused: RefCell<Vec<ActiveConn>>,
@@ -54,43 +54,43 @@ impl FiberExecutor {
         self.with_loop(|_| ()).is_some()
     }
 
-    /// Uses the loop. `None`: it is away.
+    /// Calls a function with the loop. Returns `None` if the loop is in use.
     pub(super) fn with_loop<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
         let mut taken = Taken { lp: Some(self.lp.take()?), executor: self };
         taken.lp.as_deref_mut().map(act)
     }
 
-    /// Runs a request on a fiber until it has to wait or has no more to do, and others that can go on with it.
+    /// Runs a request on a fiber until the fiber waits or ends. Other fibers that can run do so, too.
     pub(super) fn run(executor: &Rc<FiberExecutor>, active: ActiveConn, runtime: &Runtime) {
         let mut job = Job { active: Some(active), executor: executor.clone() };
-        // Nobody joins it: what it leaves on the executor is the sign.
+        // The fiber is not joined. Its results are on the executor.
         drop(runtime.spawn(move || job.run()));
         runtime.run_ready();
     }
 
-    /// Runs an upgraded connection on a fiber of its own.
+    /// Runs an upgraded connection on its own fiber.
     pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
         let mut task = UpgradeTask { conn: Some(conn), cx: self.engine.cx.clone() };
         drop(runtime.spawn(move || task.run()));
         runtime.run_ready();
     }
 
-    /// Nothing waits for the thread.
+    /// Whether nothing waits for the thread.
     pub(super) fn is_empty(&self) -> bool {
         self.done.borrow().is_empty() && self.refused.borrow().is_empty() && self.waiting.borrow().is_empty()
     }
 
-    /// The request that has waited for longest for a fiber.
+    /// Returns the request that has waited longest for a fiber.
     pub(super) fn next_waiting(&self) -> Option<ActiveConn> {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// The connection whose handler has been done for longest.
+    /// Returns the connection whose handler finished first.
     pub(super) fn next_done(&self) -> Option<ActiveConn> {
         self.done.borrow_mut().pop_front()
     }
 
-    /// A connection whose request could not be given a fiber.
+    /// Returns a connection whose request got no fiber.
     pub(super) fn next_refused(&self) -> Option<ActiveConn> {
         self.refused.borrow_mut().pop()
     }
@@ -106,7 +106,7 @@ impl FiberExecutor {
         self.dates.replace(dates);
     }
 
-    /// Goes on with a connection whose handler has run, and with whatever else can go on; gives the next request.
+    /// Resumes a connection whose handler has run, and all other work that can go on. Returns the next request.
     fn go_on(&self, active: ActiveConn) -> Option<ActiveConn> {
         let Some(lp) = self.lp.take() else {
             self.done.borrow_mut().push_back(active);
@@ -138,7 +138,7 @@ struct Job {
 }
 
 impl Job {
-    /// A fiber that is cancelled unwinds from here, and its connection ends with it.
+    /// A cancelled fiber unwinds from here, and its connection ends.
     fn run(&mut self) {
         let mut calls = 0;
         while let Some(mut active) = self.active.take() {
@@ -176,7 +176,7 @@ impl Drop for UpgradeTask {
 }
 
 impl Drop for Job {
-    /// There was no memory for a stack: the request is still here.
+    /// If there was no memory for a stack, the request is still here.
     fn drop(&mut self) {
         if let Some(active) = self.active.take() {
             self.executor.refused.borrow_mut().push(active);
@@ -192,7 +192,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::transport::stream::Stream;
 
-    /// The task is dropped unrun if there is no memory for its stack.
+    /// If there is no memory for its stack, the task is dropped without a run.
     #[test]
     fn an_upgrade_that_does_not_begin_is_counted() {
         let cx = Arc::new(Context::new(Settings::default()).unwrap());

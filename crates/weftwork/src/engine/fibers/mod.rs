@@ -6,8 +6,9 @@
 //!              +------------------------------------------------+ its stack stays, the loop goes on
 //! ```
 //!
-//! An idle connection has no stack. While handlers are quick, a fiber runs request after request without a switch. A
-//! handler that waits through the library costs its stack meanwhile. A handler that blocks the thread stops its loop.
+//! An idle connection has no stack. While handlers are quick, a fiber runs one request after the other without a
+//! switch. A handler that waits through the library costs a stack during the wait. A handler that blocks the thread
+//! stops its loop.
 
 mod executor;
 mod wait;
@@ -44,7 +45,7 @@ struct Fibers {
     listeners: Listeners,
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
-    /// Threads that the system refused it are told of once a second.
+    /// Limits the log lines about refused threads to one a second.
     refusals: LogLimit,
 }
 
@@ -70,7 +71,7 @@ pub(super) fn start(
 }
 
 impl Fibers {
-    /// Returns when every thread has its fibers' poller and stack, which only the thread itself can make.
+    /// Waits until every thread has created its fibers' poller and stack, which only the thread itself can do.
     fn start(self: &Arc<Fibers>, loops: Vec<EventLoop>) -> io::Result<()> {
         let (opened, results) = channel();
         for lp in loops {
@@ -81,7 +82,7 @@ impl Fibers {
         results.iter().collect()
     }
 
-    /// A thread's life.
+    /// Runs a thread.
     fn open(self: &Arc<Fibers>, lp: EventLoop, opened: Sender<io::Result<()>>) {
         let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes).unwrap_or(usize::MAX);
         let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
@@ -93,7 +94,7 @@ impl Fibers {
             Ok(runtime) => (Ok(()), Some(runtime)),
             Err(error) => (Err(error), None),
         };
-        // The receiver is gone if another thread could not be started. Then the stage says so as well.
+        // The receiver is dropped if another thread could not be started. The stage has changed then, too.
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
@@ -101,14 +102,14 @@ impl Fibers {
             let executor = Rc::new(FiberExecutor::new(self.clone(), Box::new(lp)));
             let _entered = super::blocking::enter(Rc::new(FiberBlocking(self.clone())));
             let thread = Thread { engine: self.clone(), runtime, executor };
-            // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+            // A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
             while catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
                 log_caught_panic();
             }
         }
     }
 
-    /// A stack that the system has no room for is better found out now than at every request.
+    /// Allocates a stack at startup, so that a stack size that is too large is an error now and not at every request.
     fn try_stack(&self, runtime: &Runtime) -> io::Result<()> {
         runtime.block_on(|| ()).map_err(|error| {
             let wanted = self.cx.settings.show(&["fiber_stack_bytes"]);
@@ -117,16 +118,16 @@ impl Fibers {
     }
 }
 
-/// One thread with its loop and its fibers.
+/// A thread with its loop and its fibers.
 struct Thread {
     engine: Arc<Fibers>,
-    /// Dropped first: that unwinds every fiber, and their destructors may look at what is below.
+    /// Dropped first. That unwinds every fiber, and the destructors of the fibers may use the fields below.
     runtime: Runtime,
     executor: Rc<FiberExecutor>,
 }
 
 impl Thread {
-    /// Until the server has stopped, or the loop is lost.
+    /// Runs until the server has stopped, or the loop is lost.
     fn run(&self) {
         let engine = &*self.engine;
         while self.work().is_some() {
@@ -157,7 +158,7 @@ impl Thread {
         }
     }
 
-    /// Does what can be done without waiting.
+    /// Does all work that needs no wait.
     fn work(&self) -> Option<()> {
         let engine = &*self.engine;
         loop {
@@ -176,7 +177,7 @@ impl Thread {
             match next {
                 Some(active) => self.run_on_a_fiber(active)?,
                 None if self.executor.is_empty() => return Some(()),
-                // Fibers went on while this thread waited for the loop, and may have left work.
+                // Fibers ran while this thread waited for the loop, and may have left work.
                 None => {}
             }
         }
@@ -192,8 +193,8 @@ impl Thread {
         Some(())
     }
 
-    /// Uses the loop, which a suspended fiber may have to return first. `None`: the loop was lost to a panic of
-    /// Weftwork on a fiber.
+    /// Calls a function with the loop, which a suspended fiber may have to return first. Returns `None` if the loop
+    /// was lost in a panic of Weftwork on a fiber.
     fn lead<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
         while !self.executor.has_loop() {
             if self.runtime.fibers() == 0 {
@@ -232,7 +233,7 @@ impl EngineHandle for Fibers {
     fn join(&self, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
         let stuck = super::join_within(self.threads.take(), timeout);
-        // What is called so runs to its end, though its fiber is gone.
+        // Such a call runs to its end even if its fiber has ended.
         while self.blocking.busy() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(200));
         }

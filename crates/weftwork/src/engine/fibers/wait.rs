@@ -1,4 +1,4 @@
-//! Waits that suspend a fiber, so that its thread goes on.
+//! The waits of fibers. A wait suspends the fiber, and its thread goes on.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -33,14 +33,14 @@ impl IoWait for FiberWait<'_> {
         if self.cx.stage() == Stage::Closing {
             return thread_wait::wait_in(self.cx, fd, ready, until, stage);
         }
-        // A deadline that no clock can reach is no deadline.
+        // A deadline beyond the range of the clock is no deadline.
         let until = Instant::now().checked_add(self.cx.clock.now().until(until));
         let interest = match ready {
             Readiness::Read => Interest::Readable,
             Readiness::Write => Interest::Writable,
             Readiness::Either => Interest::Both,
         };
-        // A fiber that unwinds cannot be suspended, and is told so: no other is to wait for its client.
+        // A fiber that unwinds cannot be suspended, so its wait fails. Other fibers must not wait for its client.
         if stage != Stage::Running {
             return wait_for(fd, interest, until);
         }
@@ -55,7 +55,7 @@ impl IoWait for FiberWait<'_> {
         let calls = CALLS.get() + 1;
         CALLS.set(calls % CALL_BUDGET);
         if calls == CALL_BUDGET {
-            // One that only yields is resumed many times before the loop has its turn.
+            // A fiber that only yields is resumed many times before the loop runs.
             weftwork_fiber::sleep(Duration::ZERO);
         }
     }
@@ -69,8 +69,8 @@ impl IoWait for FiberWait<'_> {
     }
 }
 
-/// Waits by suspending the fiber of its server that it is called on, or by blocking: a connection that was taken over may be
-/// used anywhere, also on fibers that hear nothing of that server's stop.
+/// Waits by suspending the calling fiber if it is a fiber of this server, or by blocking. An upgraded connection may
+/// be used anywhere, also on fibers that do not see the stop of this server.
 pub(super) struct OwnedFiberWait(pub(super) Arc<Context>);
 
 impl OwnedFiberWait {
@@ -104,30 +104,30 @@ impl IoWait for OwnedFiberWait {
     }
 }
 
-/// So many calls move bytes for the fibers of a thread before one of them lets the loop have its turn. Each moves up to
-/// 256 KiB of a body, or as much as a handler has room for.
+/// Number of calls that move bytes for the fibers of a thread before the loop runs. Each call moves up to 256 KiB of
+/// a body, or as much as the buffer of the handler holds.
 const CALL_BUDGET: u32 = 8;
 
 thread_local! {
-    /// The server whose fibers those of this thread are.
+    /// The server of this thread's fibers.
     static OWNER: Cell<*const Context> = const { Cell::new(std::ptr::null()) };
-    /// Calls since the last such turn.
+    /// Calls since the loop last ran.
     static CALLS: Cell<u32> = const { Cell::new(0) };
-    /// Ends the waits of this thread's fibers that have to know that the server drains.
+    /// Ends the waits of this thread's fibers that must notice that the server drains.
     static DRAINING: Signal = const { Signal::new() };
 }
 
-/// The fibers of this thread are this server's from now on.
+/// Assigns the fibers of this thread to this server.
 pub(super) fn own_thread(cx: &Arc<Context>) {
     OWNER.set(Arc::as_ptr(cx));
 }
 
-/// The server drains: fibers of this thread that wait for a client of another protocol look up.
+/// Wakes the fibers of this thread that wait for upgraded clients, because the server drains.
 pub(super) fn tell_of_drain() {
     DRAINING.with(Signal::set);
 }
 
-/// Work that waits suspends the fiber, and runs on a thread of the server's pool.
+/// Runs blocking work on a thread of the server's pool, and suspends the fiber meanwhile.
 pub(super) struct FiberBlocking(pub(super) Arc<Fibers>);
 
 impl FiberBlocking {
@@ -144,7 +144,7 @@ impl FiberBlocking {
     }
 }
 
-/// Unwinds a call for whose work there is no thread, now or soon.
+/// Unwinds a call if no thread is free for its work now or soon.
 struct Overload;
 
 fn is_overload(panic: &(dyn Any + Send)) -> bool {
@@ -160,7 +160,8 @@ impl BlockingHook for FiberBlocking {
             self.log_spawn_error();
         }
         if done.is_err() {
-            // The caller expects a value, which does not exist. No panic hook is told: it is no mistake.
+            // The caller expects a value, which does not exist. The panic hook is not called, because this is no
+            // error.
             resume_unwind(Box::new(Overload));
         }
     }

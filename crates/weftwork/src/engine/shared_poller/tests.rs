@@ -1,4 +1,4 @@
-//! Each event comes to its own connection, and idle connections are evicted.
+//! Tests that each event reaches its own connection, and that idle connections are evicted.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -70,7 +70,7 @@ fn an_event_of_a_closed_connection_is_not_for_the_next() {
     assert!(!setup.poller.expects_events());
 }
 
-/// A connection is out, in its last call, when its client closes and another thread gets that event.
+/// The client closes while its connection is out for its last call, and another thread gets that event.
 #[test]
 fn a_missed_event_of_a_closed_connection_is_not_for_the_next() {
     let setup = Setup::open();
@@ -82,7 +82,7 @@ fn a_missed_event_of_a_closed_connection_is_not_for_the_next() {
     setup.put(next, setup.now());
 }
 
-/// A connection that is out leaves, and another has its slot when the thread of the first one panics.
+/// A connection that is out leaves, and another connection has its slot when the thread of the first one panics.
 #[test]
 fn a_connection_that_has_left_frees_no_slot_again() {
     let setup = Setup::open();
@@ -123,7 +123,7 @@ fn a_connection_without_a_slot_is_refused() {
     assert_eq!((setup.poller.len(), lock(&setup.poller.free).len()), (0, CONNS_MAX));
 }
 
-/// A wake-up is one thread's, and is kept for the next one if none waits.
+/// A wake-up is for one thread, and is kept for the next thread if no thread waits.
 #[test]
 fn a_wake_up_is_had_once() {
     let setup = Setup::open();

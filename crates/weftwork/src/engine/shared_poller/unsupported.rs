@@ -1,4 +1,5 @@
-//! Stands in for the [shared poller](super) on systems that cannot tell one thread of each event: no connection is ever added.
+//! Replaces the [shared poller](super) on systems that cannot report each event to one thread. No connection is ever
+//! added.
 
 use std::io;
 use std::time::Duration;

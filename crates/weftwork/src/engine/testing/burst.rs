@@ -1,4 +1,5 @@
-//! For tests of the engines: a burst of clients that waits at a listener, and is held in the handler until all of it is there.
+//! A burst of clients for tests of the engines. It waits at a listener, and the handler holds its requests until all
+//! have arrived.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use crate::transport::address::Address;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 
-/// Far longer than anything here takes.
+/// Much longer than any wait here takes.
 pub(in crate::engine) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(in crate::engine) struct Burst {
@@ -59,7 +60,7 @@ impl Burst {
         (Burst { clients, has_entered, all }, Site { cx, handler: Arc::new(handler), listener })
     }
 
-    /// Waits until each request has a thread of its own.
+    /// Waits until each request has its own thread.
     pub(in crate::engine) fn wait_until_all_run(&self) {
         for at in 0..self.clients.len() {
             self.has_entered.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("only {at} got a thread"));

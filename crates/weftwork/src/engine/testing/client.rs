@@ -1,4 +1,4 @@
-//! For tests of the engines: clients that keep their connection.
+//! Clients that keep their connection, for tests of the engines.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,19 +14,19 @@ pub(in crate::engine) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// In one piece: half a head is waited for elsewhere.
+/// Sends a request in one piece, because a loop waits for the rest of a partial head.
 pub(in crate::engine) fn ask_on(stream: &mut TcpStream, path: &str) {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
 }
 
-/// Asks, and reads the answer, on a connection that is kept.
+/// Sends a request on a kept connection, and checks the response.
 #[track_caller]
 pub(in crate::engine) fn is_answered_on(stream: &mut TcpStream, path: &str) {
     ask_on(stream, path);
     is_next_answer(stream, path);
 }
 
-/// The body of the next answer is this, and nothing comes behind it.
+/// Checks that the next response has this body, and that nothing follows.
 #[track_caller]
 pub(in crate::engine) fn is_next_answer(stream: &mut TcpStream, body: &str) {
     let mut answer = Vec::new();
@@ -38,7 +38,7 @@ pub(in crate::engine) fn is_next_answer(stream: &mut TcpStream, body: &str) {
     }
 }
 
-/// In the user's code, but outside of any handler.
+/// Returns a response that panics in code of the user, outside of any handler.
 pub(in crate::engine) fn panics_when_sent() -> Response {
     struct Large;
     impl AsRef<[u8]> for Large {
@@ -54,7 +54,7 @@ pub(in crate::engine) fn panics_when_sent() -> Response {
     Response::bytes(bytes::Bytes::from_owner(Large))
 }
 
-/// On this connection somebody asks without end, and reads the answers, while `act` runs.
+/// Runs `act` while a client sends requests on this connection without end, and reads the responses.
 #[track_caller]
 pub(in crate::engine) fn while_asking_without_end(stream: &TcpStream, act: impl FnOnce()) {
     let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
@@ -63,13 +63,14 @@ pub(in crate::engine) fn while_asking_without_end(stream: &TcpStream, act: impl 
         scope.spawn(move || while asks.write_all(&lot).is_ok() {});
         scope.spawn(move || while reads.read(&mut [0; 64 << 10]).is_ok_and(|count| count > 0) {});
         let done = catch_unwind(AssertUnwindSafe(act));
-        // The server may have ended it.
+        // The server may have ended the connection.
         let _ = stream.shutdown(Shutdown::Both);
         done.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }
 
-/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays, and for many rounds.
+/// Checks that `holds` returns true in at least one of many rounds. The machine may be busy for longer than a
+/// connection stays in the shared poller, and for many rounds.
 #[track_caller]
 pub(in crate::engine) fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::{EventSource, State, ThreadPool, WATCH_TIMEOUT, Watched, Work};
 use crate::engine::sync::{Guard, Ordering, lock};
 
-/// The pool is closed, or has one thread too many.
+/// The error of a closed pool, or of a pool with one thread too many.
 struct Closed;
 
 impl<J, S: EventSource> ThreadPool<J, S> {
-    /// Waits for work. `None`: the thread has to exit, since the server stops, or since other idle threads are enough. It is
-    /// counted out then.
+    /// Waits for work. Returns `None` if the thread must exit, because the server stops or enough other threads are
+    /// idle. The thread is then counted out.
     ///
-    /// The caller calls [`ThreadPool::note_done`] after the work. `is_fair`: an event comes before the next job, as the thread has
-    /// just had a job.
+    /// The caller calls [`ThreadPool::note_done`] after the work. If `is_fair`, an event comes before the next job,
+    /// because the thread has just had a job.
     pub(in crate::engine) fn next(&self, is_fair: bool, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
         if is_fair && self.has_queue() && self.source.expects_events() {
             let watched = self.source.watch(Duration::ZERO);
@@ -28,7 +28,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
                 Ok(None) => {}
                 Err(Closed) => return None,
             }
-            // The last thread that watches goes on, for as long as events may come.
+            // The last thread that watches continues as long as events may come.
             let may_watch = is_patient || self.watching() == 0;
             if may_watch && self.source.expects_events() && !self.is_needed_elsewhere() {
                 let watched = self.watch();
@@ -45,7 +45,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// The thread is one of those that are reserved.
+    /// Whether the thread is reserved.
     fn is_needed_elsewhere(&self) -> bool {
         self.reserved.load(Ordering::SeqCst) > 0 && self.is_reserved(&lock(&self.state), self.parked())
     }
@@ -59,7 +59,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         watched
     }
 
-    /// False: no thread was to be woken for the keep-alive time.
+    /// Returns false if no thread was to be woken for the keep-alive time.
     fn park(&self) -> bool {
         let mut state = lock(&self.state);
         // A job that was pushed before this thread counts wakes no thread.
@@ -84,7 +84,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
 
-    /// loom has no clock: the model waits until the thread is woken, or until [`ThreadPool::expire`].
+    /// loom has no clock, so the model waits until the thread is woken, or until [`ThreadPool::expire`].
     #[cfg(loom)]
     fn wait_parked<'a>(&self, mut state: Guard<'a, State<J>>) -> Guard<'a, State<J>> {
         while state.wakeups == 0 && !state.closed && !std::mem::take(&mut state.expires) {
@@ -93,19 +93,19 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         state
     }
 
-    /// A thread has come back from its wait.
+    /// Notes that a thread has returned from its wait.
     fn arrive(&self, watched: Watched<S::Event>, spawn: &impl Fn()) -> Option<Work<J, S::Event>> {
         self.note_arrival();
         let Watched::Event(event) = watched else { return None };
         self.busy.fetch_add(1, Ordering::SeqCst);
-        // It may have been woken for a job, or have been the last that watched.
+        // The thread may have been woken for a job, or may have been the last that watched.
         if self.has_queue() || self.is_missed() {
             self.request_thread(spawn);
         }
         Some(Work::Event(event))
     }
 
-    /// No thread waits for what may come, and none will soon.
+    /// Whether no thread watches for events, and no thread will soon.
     fn is_missed(&self) -> bool {
         let is_missed = match self.limits.starts_ahead {
             true => self.stats().idle == 0,
@@ -114,9 +114,9 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         is_missed && !self.returns_soon()
     }
 
-    /// The thread that was on its way is here. To be called by a new thread, too, before it looks at the queue.
+    /// Notes that the thread on its way has arrived. A new thread must call this, too, before it checks the queue.
     pub(in crate::engine) fn note_arrival(&self) {
-        // A swap: a thread that saw the flag has pushed its job before, and this thread sees that job.
+        // The swap ensures that this thread sees the job of a thread that saw the flag and has pushed before.
         self.on_its_way.swap(false, Ordering::SeqCst);
     }
 
@@ -125,7 +125,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         if state.closed {
             self.count_out(&mut state);
             drop(state);
-            // One thread that watches tells the next.
+            // One thread that watches wakes the next.
             self.source.wake_one();
             return Err(Closed);
         }
@@ -155,7 +155,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         Ok(job)
     }
 
-    /// False: a job has come, or too few idle threads would be left.
+    /// Returns false if a job has come, or if too few idle threads would be left.
     fn try_retire(&self) -> bool {
         let mut state = lock(&self.state);
         let is_reserved = self.reserved.load(Ordering::SeqCst) > self.parked();

@@ -1,26 +1,26 @@
-//! Gets a job its thread: one is woken or started, unless one comes anyway.
+//! Gets a thread for a job: wakes or starts a thread, unless a thread comes anyway.
 
 use std::time::{Duration, Instant};
 
 use super::{EventSource, SPAWN_BACKOFF, State, ThreadPool};
 use crate::engine::sync::{Ordering, lock};
 
-/// If threads come back more often than this, no thread is woken: the next one to come back has the job sooner. To wake a thread on
-/// a busy core takes 50 us.
+/// If threads finish work more often than this, no thread is woken. The next thread that finishes takes the job
+/// sooner, because waking a thread on a busy core takes 50 us.
 const RETURNS_SOON: Duration = Duration::from_micros(100);
-/// A longer time between two returns counts as this, in nanoseconds.
+/// Upper limit of a counted time between two returns, in nanoseconds.
 pub(super) const RETURN_GAP_MAX: u64 = 1_000_000;
 
 impl<J, S: EventSource> ThreadPool<J, S> {
-    /// Wakes an idle thread or starts one, unless one is on its way.
+    /// Wakes an idle thread or starts a thread, unless one is on its way.
     pub(in crate::engine) fn request_thread(&self, spawn: &impl Fn()) {
         while !self.on_its_way.swap(true, Ordering::SeqCst) {
-            // Not loads, which may be of counts from before a thread went to wait.
+            // These are not loads, which might read counts from before a thread went to wait.
             if self.watching.fetch_add(0, Ordering::SeqCst) > 0 {
                 return self.source.wake_one();
             }
-            // On a busy core a wake-up puts the waker aside. A thread that comes back soon does not.
-            // A job in front does not wait for one: it may be a loop, whose connections wait with it.
+            // On a busy core, a wake-up suspends the waking thread. A thread that finishes soon does not. A job in
+            // front does not wait for such a thread, because it may be a loop with waiting connections.
             let returns_soon = self.returns_soon() && lock(&self.state).urgent == 0;
             if !returns_soon {
                 if self.unpark_one() {
@@ -31,10 +31,10 @@ impl<J, S: EventSource> ThreadPool<J, S> {
                     if self.on_its_way.load(Ordering::SeqCst) {
                         return;
                     }
-                    // The thread is here already, or the system has refused it.
+                    // The thread has arrived already, or the system has refused it.
                 }
             }
-            // A job may have been pushed meanwhile, by a thread that saw one on its way.
+            // A thread that saw the flag may have pushed a job meanwhile.
             self.on_its_way.swap(false, Ordering::SeqCst);
             if self.queued() == 0 || self.watching() == 0 && (returns_soon || !self.can_be_served()) {
                 return;
@@ -42,7 +42,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// Wakes a parked thread, which no longer counts as one from now on. False: no thread is parked.
+    /// Wakes a parked thread, which no longer counts as parked. Returns false if no thread is parked.
     fn unpark_one(&self) -> bool {
         let mut state = lock(&self.state);
         if self.parked() == 0 {
@@ -55,7 +55,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         true
     }
 
-    /// Starts a thread, whether one is on its way or comes back soon.
+    /// Starts a thread, even if another is on its way or finishes soon.
     pub(in crate::engine) fn add_thread(&self, spawn: &impl Fn()) {
         if self.watching() > 0 {
             self.source.wake_one();
@@ -64,7 +64,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
-    /// As [`count_in`](ThreadPool::count_in), unless a thread is about to look at the queue anyway.
+    /// Counts a thread like [`count_in`](ThreadPool::count_in), unless a thread is about to check the queue anyway.
     fn count_in_if_busy(&self) -> bool {
         let mut state = lock(&self.state);
         let may_start = self.may_start(&state);
@@ -81,13 +81,13 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && startable > 0
     }
 
-    /// A thread is parked, or all are busy and another one may be started.
+    /// Whether a thread is parked, or all are busy and another thread may be started.
     fn can_be_served(&self) -> bool {
         let state = lock(&self.state);
         self.parked() > 0 || self.may_start(&state)
     }
 
-    /// Counts a thread that is about to be started. False: there may be no more.
+    /// Counts a thread that is about to start. Returns false at the limit.
     pub(in crate::engine) fn count_in(&self) -> bool {
         let mut state = lock(&self.state);
         let may_start = state.startable(&self.limits) > 0;
@@ -95,7 +95,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         may_start
     }
 
-    /// Counts a thread in that has work for the rest of a test. False: there may be no more.
+    /// Counts a thread that has work for the rest of a test. Returns false at the limit.
     #[cfg(test)]
     pub(in crate::engine) fn count_busy(&self) -> bool {
         let is_counted = self.count_in();
@@ -103,7 +103,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         is_counted
     }
 
-    /// The system has refused a thread that was counted. Returns how many threads there are, if this is news.
+    /// Notes that the system has refused a counted thread. Returns the number of threads if the refusal is new.
     pub(in crate::engine) fn note_spawn_error(&self) -> Option<usize> {
         let mut state = lock(&self.state);
         self.count_out(&mut state);
@@ -116,17 +116,17 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         (!is_known).then_some(threads)
     }
 
-    /// A thread has come back from its work, at this time.
+    /// Notes that a thread has finished its work at this time.
     #[inline]
     pub(in crate::engine) fn note_return(&self, at: Instant) {
         let nanos = at.saturating_duration_since(self.started).as_nanos() as u64;
         let gap = nanos.saturating_sub(self.returned.swap(nanos, Ordering::Relaxed)).min(RETURN_GAP_MAX);
-        // Two threads that count at once may lose one of the two: it is a tendency, not a sum.
+        // Two threads that count at once may lose one update. The value is an estimate.
         let mean = (self.return_gap.load(Ordering::Relaxed) * 7 + gap) / 8;
         self.return_gap.store(mean, Ordering::Relaxed);
     }
 
-    /// Threads come back so often that the next one does sooner than a thread could be woken.
+    /// Whether threads finish so often that the next one is sooner than a woken thread.
     pub(super) fn returns_soon(&self) -> bool {
         if self.return_gap.load(Ordering::Relaxed) >= RETURNS_SOON.as_nanos() as u64 {
             return false;

@@ -21,14 +21,14 @@ fn pool(limits: Limits) -> TestPool {
     ThreadPool::new(limits, NoEvents)
 }
 
-/// Starts no thread. The pool counts it all the same.
+/// Starts no thread, although the pool counts one.
 fn start_none() {}
 
 fn no_start() {
     panic!("a thread was to be started");
 }
 
-/// Takes the next job, as a thread that has just come.
+/// Takes the next job, as a new thread does.
 #[track_caller]
 fn take<S: EventSource>(pool: &TestPool<S>, spawn: &impl Fn()) -> u32 {
     pool.note_arrival();
@@ -39,13 +39,13 @@ fn take<S: EventSource>(pool: &TestPool<S>, spawn: &impl Fn()) -> u32 {
     }
 }
 
-/// One more thread is there, and busy.
+/// Counts one more busy thread.
 fn occupy(pool: &TestPool) {
     assert!(pool.submit(0, start_none).is_ok());
     take(pool, &no_start);
 }
 
-/// As threads do that have much to do. The last of them comes in a minute, since the test may be slow.
+/// Finishes work as busy threads do. The last one finishes in a minute, because the test may be slow.
 fn come_back_all_the_time<S: EventSource>(pool: &TestPool<S>) {
     let later = Instant::now() + Duration::from_secs(60);
     (0..100).for_each(|_| pool.note_return(later));
@@ -143,7 +143,7 @@ fn a_closed_pool_takes_no_job() {
     assert_eq!(pool.wait_until_empty(Duration::ZERO), 0);
 }
 
-/// A job owns what is the user's, and that may ask how many threads there are when it is dropped.
+/// A job owns values of the user, which may ask for the number of threads when they are dropped.
 #[test]
 fn jobs_are_dropped_without_the_lock() {
     type Asking<'a> = ThreadPool<Asks<'a>, NoEvents>;
@@ -176,14 +176,14 @@ fn threads_are_started_one_at_a_time() {
     (1..=3).for_each(|job| assert!(pool.submit(job, spawn).is_ok()));
     assert_eq!(started.get(), 1, "one is on its way");
     for job in 1..=3 {
-        // The thread that takes a job has the next one started for those behind.
+        // The thread that takes a job starts the next thread for the remaining jobs.
         assert_eq!(take(&pool, &spawn), job);
         assert_eq!(started.get(), (job + 1).min(3));
     }
     assert_eq!(pool.stats(), PoolStats { threads: 3, idle: 0, queued: 0 });
 }
 
-/// A thread that died on its way is not waited for.
+/// No job waits for a thread that died on its way.
 #[test]
 fn a_thread_that_leaves_is_on_its_way_no_more() {
     let pool = pool(LIMITS);
@@ -195,7 +195,7 @@ fn a_thread_that_leaves_is_on_its_way_no_more() {
     assert_eq!((started.get(), pool.stats().threads), (2, 1));
 }
 
-/// Threads come back so often that a job does not start one. The monitor does.
+/// Threads finish so often that a job starts no thread. The monitor does.
 #[test]
 fn a_thread_is_added_if_all_are_busy() {
     let pool = pool(Limits { threads_max: 2, ..LIMITS });
@@ -209,7 +209,7 @@ fn a_thread_is_added_if_all_are_busy() {
     assert_eq!((started.get(), pool.stats().threads, pool.is_at_limit()), (1, 2, true));
 }
 
-/// A thread that has just done its work looks at the queue next.
+/// A thread that has finished its work checks the queue next.
 #[test]
 fn no_thread_is_started_while_another_is_about_to_look_at_the_queue() {
     let pool = pool(LIMITS);
@@ -316,7 +316,7 @@ fn the_queue_is_drained_with_the_jobs_in_front() {
     assert_eq!(take(&pool, &no_start), 3);
 }
 
-/// So many events are there.
+/// The number of events.
 #[derive(Default)]
 struct Events {
     events: AtomicUsize,
@@ -359,7 +359,7 @@ fn events_and_jobs_take_turns() {
     assert!(matches!(next(true), Work::Job(3)), "no event is there");
 }
 
-/// A thread that comes back takes the job sooner than a new one, or one that is parked. A thread that watches is awake soon.
+/// A thread that finishes takes the job sooner than a new or parked thread. A thread that watches wakes up soon.
 #[test]
 fn threads_that_come_back_all_the_time_spare_starts_and_no_wakeups() {
     let pool = TestPool::new(LIMITS, Events::default());

@@ -1,4 +1,5 @@
-//! Tests of the engine `workers`: each connection has a thread, and nobody waits for ever if the system refuses threads.
+//! Tests of the engine `workers`: each connection has a thread, and no connection waits forever if the system refuses
+//! threads.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use crate::engine::testing::client::{
 use crate::message::{Feed, FeedLimits, Request, Response};
 use crate::transport::address::Address;
 
-/// An engine of one acceptor that has one thread, and gets no other.
+/// Creates an engine of one acceptor with one thread. The system refuses more threads.
 fn alone(handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
     let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
@@ -35,14 +36,14 @@ fn each_connection_of_a_burst_has_a_thread() {
         let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap();
         engine.open().unwrap();
         burst.wait_until_all_run();
-        // One more may be started as another thread takes the job that it is for.
+        // An extra thread may start for a job that another thread takes.
         assert!((size..size + size / 4).contains(&engine.threads()), "{}", engine.threads());
         burst.finish();
         is_over(&engine);
     }
 }
 
-/// An idle connection gives its thread to one that waits.
+/// An idle connection ends, and its thread serves a waiting connection.
 #[test]
 fn one_thread_serves_more_connections_than_there_are_threads() {
     let (engine, address) = alone(|_: &mut Request<'_>| "hello");
@@ -80,7 +81,7 @@ fn a_panic_costs_one_connection_and_no_thread() {
     for _ in 0..3 {
         let mut stream = connect(address);
         ask_on(&mut stream, "/panics");
-        // Its end, in whatever way.
+        // The connection may end in any way.
         let _ = stream.read_to_end(&mut Vec::new());
         let mut other = connect(address);
         ask_on(&mut other, "/");
@@ -90,8 +91,8 @@ fn a_panic_costs_one_connection_and_no_thread() {
     is_over(&engine);
 }
 
-/// A connection holds the one thread while another waits. Once the system gives threads again, the other one has one.
-/// `more`: what the client of the first goes on to send.
+/// Checks that a waiting connection gets a thread as soon as the system allows threads again, while another
+/// connection holds the only thread. `more` is the text that the client of the first connection then sends.
 #[track_caller]
 fn does_not_keep_others_out(request: &str, more: &str) {
     let (sender, feed) = Feed::new(FeedLimits::default());
@@ -171,7 +172,7 @@ fn a_client_that_asks_without_end_does_not_keep_others_out() {
     is_over(&engine);
 }
 
-/// Requests that are there at once, that are not, and that come in parts.
+/// The requests have arrived already, arrive later, or arrive in parts.
 #[test]
 fn kept_connections_are_answered() {
     let (_burst, site) = Burst::pending(0);

@@ -1,4 +1,4 @@
-//! Requests while the system gives one thread beside the leader, or none.
+//! Tests requests while the system allows one thread besides the leader, or no thread.
 
 use super::*;
 use crate::engine::testing::client::while_asking_without_end;
@@ -35,7 +35,7 @@ fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
     engine.close();
 }
 
-/// It has the one thread until it ends, and then the next one has that.
+/// An upgraded connection has the thread until it ends, and then the next connection has it.
 #[test]
 fn upgraded_connections_have_that_thread_one_after_the_other() {
     let handler = |_: &mut Request<'_>| Response::upgrade(HeaderValue::from_static("echo"), |_| Ok(()));
@@ -53,7 +53,7 @@ fn upgraded_connections_have_that_thread_one_after_the_other() {
     engine.close();
 }
 
-/// Does what blocks by itself and as the library wants it, whatever it says.
+/// A handler that blocks, directly and through the library, no matter what it announces.
 struct Says(Blocking);
 
 impl Handler for Says {

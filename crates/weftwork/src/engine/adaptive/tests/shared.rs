@@ -1,4 +1,4 @@
-//! Connections in the shared poller: no event, no end and no thread is lost, and idle ones return to their loops.
+//! Tests the shared poller: no event, no close and no thread is lost, and idle connections return to their loops.
 
 use std::sync::atomic::AtomicU32;
 
@@ -7,8 +7,9 @@ use crate::conn::Step;
 use crate::engine::testing::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::thread_pool::EventSource;
 
-/// Answers with the path, after a while, except for `/`. `/gate` waits first until no thread writes to `gate`.
-fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
+/// Returns a handler that responds with the path, after a while, except for `/`. `/gate` first waits until no thread
+/// writes to `gate`.
+fn slow_after(gate: &Arc<RwLock<()>>) -> impl Handler {
     let gate = gate.clone();
     move |req: &mut Request<'_>| {
         if req.path() == "/gate" {
@@ -18,7 +19,7 @@ fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
     }
 }
 
-/// A handler that always blocks, and counts how often it was asked whether it does.
+/// A handler that always blocks, and counts the calls of `blocking`.
 struct CountsAsked(Arc<AtomicU32>);
 
 impl Handler for CountsAsked {
@@ -32,7 +33,7 @@ impl Handler for CountsAsked {
     }
 }
 
-/// Once its first call has blocked, a connection has its threads without the help of its loop.
+/// After its first call has blocked, a connection gets its threads without its loop.
 #[test]
 fn connections_whose_calls_block_share_their_threads() {
     let asked = Arc::new(AtomicU32::new(0));
@@ -42,23 +43,23 @@ fn connections_whose_calls_block_share_their_threads() {
         (0..20).for_each(|number| is_answered_on(&mut stream, &format!("/{number}")));
         stream
     };
-    // They stay until all have come: the thread of one that leaves would accept the next one.
+    // The clients stay until all have connected. The thread of a client that leaves would accept the next client.
     let streams: Vec<TcpStream> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
-    // By the loop and by the thread, at the first request of each connection, and at few others.
+    // The loop and the thread ask, at the first request of each connection and at few others.
     let asked = asked.load(Ordering::Relaxed);
     assert!((20..200).contains(&asked), "{asked}");
     drop(streams);
     engine.close();
 }
 
-/// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
+/// Events while a connection is out reach another thread, and are not lost. Idle connections return to their loop.
 #[test]
 fn no_event_is_lost_in_the_shared_poller() {
     let gate = Arc::new(RwLock::new(()));
-    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let engine = TestEngine::open(crate::blocks(slow_after(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
     let [mut stream, mut other] = [engine.connect(), engine.connect()];
     is_answered_on(&mut stream, "/1");
@@ -79,7 +80,7 @@ fn no_event_is_lost_in_the_shared_poller() {
     engine.close();
 }
 
-/// A thread that goes on to others has closed what was over.
+/// A thread closes an ended connection before it serves others.
 #[test]
 fn an_ended_connection_is_closed_before_the_thread_waits() {
     let engine = TestEngine::open(crate::blocks(slow), |_| {});
@@ -92,8 +93,9 @@ fn an_ended_connection_is_closed_before_the_thread_waits() {
     engine.close();
 }
 
-/// Behind a request that had not come whole when it was called, a thread waits by itself for the next one, and not for long, as nobody
-/// can call it. So there is another, or the connection is a member as any.
+/// After a request that had not arrived completely before its call, a thread waits alone for the next request. It
+/// waits only briefly, because it cannot be woken. So another thread must be free, or the connection joins the shared
+/// poller.
 #[test]
 fn a_thread_waits_alone_where_there_is_another() {
     let handler = |req: &mut Request<'_>| -> Response {
@@ -112,7 +114,7 @@ fn a_thread_waits_alone_where_there_is_another() {
             stream.write_all(b"x").unwrap();
             is_next_answer(&mut stream, "1");
             if has_another {
-                // Its end would be an event for a thread that watches.
+                // The end of this connection would be an event for a thread that watches.
                 let _: Result<(), _> = is_over.recv_timeout(TIMEOUT);
             } else {
                 eventually("it is a member", || shared.pool.source.expects_events());
@@ -127,7 +129,7 @@ fn a_thread_waits_alone_where_there_is_another() {
     }
 }
 
-/// Nothing else happens on the server when it is added: the monitor sleeps by then.
+/// The monitor sleeps when the connection is added, because the server is idle otherwise.
 #[test]
 fn a_connection_added_after_a_long_call_is_evicted_too() {
     let handler = |_: &mut Request<'_>| {
@@ -145,11 +147,11 @@ fn a_connection_added_after_a_long_call_is_evicted_too() {
     engine.close();
 }
 
-/// Who ends its side while it is out is told of to others, and that is not forgotten.
+/// The half-close of a connection that is out reaches another thread, and is not lost.
 #[test]
 fn a_connection_half_closed_during_a_call_is_closed_after_its_response() {
     let gate = Arc::new(RwLock::new(()));
-    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let engine = TestEngine::open(crate::blocks(slow_after(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
     in_some_round("its end came when the other one had left", || {
         let [mut stream, mut other] = [engine.connect(), engine.connect()];
@@ -165,18 +167,18 @@ fn a_connection_half_closed_during_a_call_is_closed_after_its_response() {
         drop(held);
         is_next_answer(&mut stream, "/2");
         assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
-        // Its client sees the end before it is counted out.
+        // The client sees the end before the connection is counted out.
         eventually("it is gone", || engine.stats().connections == 1);
         poller.len() == 1
     });
     engine.close();
 }
 
-/// While a body is on its way, each of its packets would wake a thread that waits for others.
+/// While a body arrives, each of its packets would wake a thread that waits for other connections.
 #[test]
 fn a_connection_within_a_request_is_not_in_the_shared_poller() {
     let gate = Arc::new(RwLock::new(()));
-    let engine = TestEngine::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let engine = TestEngine::open(crate::blocks(slow_after(&gate)), |_| {});
     let poller = &engine.shared.pool.source;
     in_some_round("it was quiet before it asked", || {
         let mut stream = engine.connect();
@@ -184,7 +186,7 @@ fn a_connection_within_a_request_is_not_in_the_shared_poller() {
         let members = poller.len();
         let held = gate.write().unwrap();
         let before = engine.stats().requests;
-        // More than is read ahead of the call, and not all.
+        // A body with more bytes than are read before the call, and not complete.
         stream.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
         stream.write_all(&[b'a'; 100_000]).unwrap();
         eventually("it is out", || engine.stats().requests > before);
@@ -198,12 +200,13 @@ fn a_connection_within_a_request_is_not_in_the_shared_poller() {
     engine.close();
 }
 
-/// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
+/// Shared connections that find no thread return to their loop. They wait in the queue, and other connections are
+/// served meanwhile.
 #[test]
 fn shared_connections_without_a_thread_wait_in_the_queue() {
     let gate = Arc::new(RwLock::new(()));
-    let engine = TestEngine::open(slow_behind(&gate), |shared| shared.threads.give_at_most(4));
-    // By then it is known to be.
+    let engine = TestEngine::open(slow_after(&gate), |shared| shared.threads.give_at_most(4));
+    // By then the route is known to be quick.
     (0..2).for_each(|_| engine.is_quick());
     let mut streams: Vec<_> = (0..8).map(|_| engine.connect()).collect();
     for stream in &mut streams {
@@ -220,7 +223,7 @@ fn shared_connections_without_a_thread_wait_in_the_queue() {
     engine.close();
 }
 
-/// The next connection that waits to be accepted, with its request.
+/// Accepts the next waiting connection, with its request.
 fn next_with_request(engine: &TestEngine) -> Box<Conn> {
     let (cx, mut conn) = (&engine.shared.cx, engine.accept());
     eventually("it has asked", || {
@@ -230,7 +233,7 @@ fn next_with_request(engine: &TestEngine) -> Box<Conn> {
     conn
 }
 
-/// A client that asks faster than it is answered has its thread for a while, and then those that wait have it.
+/// A client that sends requests without a pause keeps its thread for a while. Then waiting requests get the thread.
 #[test]
 fn no_client_keeps_a_thread_from_a_queued_request() {
     let (engine, loops) = TestEngine::empty(slow);
@@ -247,7 +250,7 @@ fn no_client_keeps_a_thread_from_a_queued_request() {
     drop((loops, waits));
 }
 
-/// If the server stops, or after a while without a request, their loops adopt them.
+/// The loops adopt their connections if the server stops, or after a while without a request.
 #[test]
 fn idle_connections_return_to_their_loop() {
     let (engine, loops) = TestEngine::empty(slow);
@@ -261,7 +264,7 @@ fn idle_connections_return_to_their_loop() {
     assert!(engine.messages().is_empty(), "it is not idle for long");
     engine.shared.evict_idle(Duration::ZERO);
     let messages = engine.messages();
-    // There it is placed by the loads of that time.
+    // The loop then places the connection by the current loads.
     assert!(matches!(&messages[..], [LoopMessage::Adopt(conn)] if !conn.owner.is_balanced), "{messages:?}");
     drop(loops);
 }
