@@ -111,7 +111,7 @@ impl<'a> ConnThread<'a> {
             Ok(_) => conn.note_progress(self.now),
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
             // From here on it is the client that is waited for.
-            Err(_) if conn.owner.queued_since.is_some() => conn.leave_queue_idle(self.now, self.cx),
+            Err(_) if conn.owner.queued_since.take().is_some() => {}
             // Nothing is on its way: at shutdown such a connection ends at once.
             Err(_) if drained => return Some(Outcome::Closed),
             // The next read is the one that waits.
