@@ -366,6 +366,7 @@ impl Conn {
         }
         if self.timer.kind != what {
             self.count.enter(ConnState::Reading);
+            self.owner.arrived = None;
             self.timer = self.timer.then(what, now);
             // The request may have been split into any segments, so a part may have arrived with earlier bytes.
             self.timer.count(match what {

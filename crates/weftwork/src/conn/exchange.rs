@@ -95,6 +95,9 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, slot } = call;
         self.count.enter(ConnState::Idle);
+        if self.observed.is_some() {
+            self.note_call(begun, cx);
+        }
         let received = self.timer.progress();
         let (mut response, is_later) = (None, self.awaits_response());
         let quota = Quota::new(cx.settings.body_bytes_max);

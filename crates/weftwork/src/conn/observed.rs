@@ -24,8 +24,8 @@ pub(super) struct Observed {
     counters: Arc<Counters>,
     /// Time of the last read.
     read_at: Option<Instant>,
-    /// Time that the current request has waited for a thread.
-    queued: Duration,
+    /// Time that the current request has waited for a thread, once it has one.
+    queued: Option<Duration>,
     /// Observers of the current response.
     current: Observers,
     /// The current response, as far as it is written.
@@ -43,7 +43,7 @@ impl Observed {
         Box::new(Observed {
             counters: counters.clone(),
             read_at: None,
-            queued: Duration::ZERO,
+            queued: None,
             current: Vec::new(),
             end: ResponseEnd::default(),
             written: Vec::new(),
@@ -93,7 +93,7 @@ impl Conn {
     pub(super) fn arrival(&self, received: Tick, cx: &Context) -> Arrival {
         let observed = self.observed.as_deref();
         let read_at = observed.and_then(|observed| observed.read_at);
-        let queued = observed.map_or(Duration::ZERO, |observed| observed.queued);
+        let queued = observed.and_then(|observed| observed.queued).unwrap_or_default();
         let tick = self.owner.arrived.map_or(received, |arrived| arrived.min(received));
         Arrival { at: earlier(read_at, tick, cx), queued }
     }
@@ -101,19 +101,21 @@ impl Conn {
     /// Records that the request has left the queue for a thread, in which it was since `since`.
     #[cold]
     pub(crate) fn leave_queue(&mut self, since: Tick, now: Tick, cx: &Context) {
+        let since = self.owner.arrived.map_or(since, |arrived| arrived.min(since));
         let waited = since.until(now);
         cx.record(Event::LeftQueue(waited));
-        self.owner.arrived = Some(self.owner.arrived.map_or(since, |arrived| arrived.min(since)));
+        self.owner.arrived = Some(since);
         if let Some(observed) = &mut self.observed {
-            observed.queued += waited;
+            observed.queued = Some(observed.queued.unwrap_or_default() + waited);
         }
     }
 
-    /// Records the same for a connection that has waited for a thread without a request.
+    /// Records the wait of a request that was seen before a thread took it, and was in no queue.
     #[cold]
-    pub(crate) fn leave_queue_idle(&mut self, now: Tick, cx: &Context) {
-        if let Some(since) = self.owner.queued_since.take() {
-            cx.record(Event::LeftQueue(since.until(now)));
+    pub(super) fn note_call(&mut self, now: Tick, cx: &Context) {
+        let was_queued = self.observed.as_deref().is_some_and(|observed| observed.queued.is_some());
+        if let Some(arrived) = self.owner.arrived.filter(|_| !was_queued) {
+            self.leave_queue(arrived, now, cx);
         }
     }
 
@@ -177,7 +179,7 @@ impl Conn {
         let Some(observed) = &mut self.observed else { return };
         let end = std::mem::take(&mut observed.end);
         let observers = std::mem::take(&mut observed.current);
-        (observed.queued, self.owner.arrived) = (Duration::ZERO, None);
+        (observed.queued, self.owner.arrived) = (None, None);
         if !observers.is_empty() {
             observed.written.push((observers, end));
         }

@@ -113,7 +113,7 @@ impl<'a> ConnThread<'a> {
             Ok(_) => conn.note_progress(self.now),
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
             // From here on, the thread waits for the client.
-            Err(_) if conn.owner.queued_since.is_some() => conn.leave_queue_idle(self.now, self.cx),
+            Err(_) if conn.owner.queued_since.take().is_some() => {}
             // No request has arrived, so at shutdown such a connection ends at once.
             Err(_) if drained => return Some(Outcome::Closed),
             // The next read waits.

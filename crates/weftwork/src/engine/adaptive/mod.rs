@@ -255,12 +255,7 @@ impl Shared {
 
     fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
         match work {
-            Work::Event(mut conn) => {
-                if let Some(since) = conn.owner.arrived {
-                    conn.leave_queue(since, self.cx.clock.now(), &self.cx);
-                }
-                self.serve_detached(conn, Some(true), worker);
-            }
+            Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
             Work::Job(Job::Serve(mut conn)) => {
                 if conn.owner.queued_since.is_some() {
                     conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);
