@@ -50,8 +50,8 @@ fn find() -> io::Result<Option<Mutex<Predecessor>>> {
     Ok(Some(Mutex::new(Predecessor { channel, left, taken: Vec::new(), is_ready: false })))
 }
 
-/// Takes the listeners that the process before has made by the same address. Empty: there are none, so the address must be
-/// bound.
+/// Takes the listeners that the process before has made by the same address. An empty list means that the address must
+/// be bound.
 pub(crate) fn take(bound: &Bound, is_proxied: bool) -> Result<Vec<Listener>> {
     let Some(mut predecessor) = predecessor()? else { return Ok(Vec::new()) };
     let first = predecessor.left.iter().find(|passed| *passed.address == *bound.address);
