@@ -50,7 +50,7 @@ impl Drop for Replaced {
     }
 }
 
-fn replaced_under_load(engine: &str, front: Option<&dyn Fn(&str) -> Option<Front>>) {
+fn replaced_under_load(engine: &str, front: Option<fn(&str) -> Option<Front>>) {
     let mut server = Replaced::start(engine);
     let address = server.first.address();
     let front = match front.map(|start| start(&address)) {
@@ -79,7 +79,7 @@ fn a_replacement_in_place_loses_no_request_of_kept_clients() {
 #[test]
 fn a_replacement_in_place_loses_no_request_behind_nginx_without_retries() {
     for engine in ENGINES {
-        replaced_under_load(engine, Some(&|address| Nginx::start(&[address])));
+        replaced_under_load(engine, Some(|address| Nginx::start(&[address])));
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn take(bound: &Bound, is_proxied: bool) -> Result<Vec<Listener>> {
         std::mem::take(&mut predecessor.left).into_iter().partition(|passed| passed.call == call);
     predecessor.left = left;
     let mut listeners = Vec::new();
-    for Passed { sockets, is_given, has_file, .. } in Vec::<Passed<OwnedFd>>::from(taken) {
+    for Passed { sockets, is_given, has_file, .. } in taken {
         let mut sockets = sockets.into_iter();
         let Some(first) = sockets.next() else { continue };
         let listener = Listener::inherited(first, sockets.collect(), is_proxied, is_given, bound)?;
