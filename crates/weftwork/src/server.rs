@@ -277,7 +277,8 @@ impl Server {
     /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
     /// `drain_timeout`. A second signal, at least half a second after the first, ends that at once.
     ///
-    /// [`Signals`] lists what other signals do. With the setting
+    /// If systemd waits for a message (`NOTIFY_SOCKET`), it hears that the server is ready, reloads or stops, and hears of it
+    /// for its watchdog (sd_notify(3)). [`Signals`] lists what other signals do. With the setting
     /// [`maintenance_signals`](Settings::maintenance_signals) off, they are left to the program.
     ///
     /// After this function has returned, the signals end the process again. The log reports the shutdown at level info.

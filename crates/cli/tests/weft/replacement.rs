@@ -255,6 +255,10 @@ fn a_stop_ends_a_new_process_that_is_not_ready() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let new = Successor(fs::read_to_string(&mark).unwrap().trim().parse().unwrap());
+    // Signals within half a second count as one.
+    std::thread::sleep(Duration::from_millis(700));
+    weft.signal("-USR2");
+    weft.wait_for("SIGUSR2: a new process is starting already");
     weft.signal("-TERM");
     assert_eq!(weft.exit_code(), Some(0));
     let told = Instant::now();

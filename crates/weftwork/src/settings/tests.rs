@@ -156,6 +156,7 @@ fn no_time_is_none_or_refused() {
         "heartbeat",
         "idle_timeout",
         "proxy_header_timeout",
+        "replacement_timeout",
         "rate_grace",
         "write_timeout",
     ];

@@ -50,8 +50,8 @@ fn find() -> io::Result<Option<Mutex<Predecessor>>> {
     Ok(Some(Mutex::new(Predecessor { channel, left, taken: Vec::new(), is_ready: false })))
 }
 
-/// Takes the listeners that the process before has made by the same address. The list is empty if the address must be
-/// bound.
+/// Takes the listeners that the process before has made by the same address. An empty list means that the address must
+/// be bound.
 pub(crate) fn take(bound: &Bound, is_proxied: bool) -> Result<Vec<Listener>> {
     let Some(mut predecessor) = predecessor()? else { return Ok(Vec::new()) };
     let first = predecessor.left.iter().find(|passed| *passed.address == *bound.address);
@@ -60,7 +60,7 @@ pub(crate) fn take(bound: &Bound, is_proxied: bool) -> Result<Vec<Listener>> {
         std::mem::take(&mut predecessor.left).into_iter().partition(|passed| passed.call == call);
     predecessor.left = left;
     let mut listeners = Vec::new();
-    for Passed { sockets, is_given, has_file, .. } in Vec::<Passed<OwnedFd>>::from(taken) {
+    for Passed { sockets, is_given, has_file, .. } in taken {
         let mut sockets = sockets.into_iter();
         let Some(first) = sockets.next() else { continue };
         let listener = Listener::inherited(first, sockets.collect(), is_proxied, is_given, bound)?;

@@ -27,10 +27,15 @@ const TICK: Duration = Duration::from_millis(20);
 /// Time for a new process that did not get ready to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Several servers of this process see the same signal within this time.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
+
 /// Servers of this process that are running. One signal replaces all of them.
-static SERVERS: Mutex<Vec<(Weak<Context>, Weak<dyn EngineHandle>)>> = Mutex::new(Vec::new());
+static SERVERS: Mutex<Vec<RunningServer>> = Mutex::new(Vec::new());
 static STATE: Mutex<State> =
     Mutex::new(State { progress: Progress::Idle, is_cancelled: false, wakers: Vec::new() });
+
+type RunningServer = (Weak<Context>, Weak<dyn EngineHandle>);
 
 struct State {
     progress: Progress,
@@ -42,7 +47,8 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Idle,
-    Starting(Option<u32>),
+    /// A process is starting since that time.
+    Starting(Instant, Option<u32>),
     Done(u32),
 }
 
@@ -86,17 +92,28 @@ pub(crate) fn register(cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>) {
 pub(crate) fn begin(timeout: Duration, waker: Waker) {
     let mut state = state();
     state.wakers.push(waker);
+    if let Progress::Starting(since, _) = state.progress
+        && since.elapsed() > ONE_SIGNAL
+    {
+        warn_of_second();
+    }
     if state.progress != Progress::Idle {
-        // Several servers of this process see the same signal.
         return;
     }
-    (state.progress, state.is_cancelled) = (Progress::Starting(None), false);
+    (state.progress, state.is_cancelled) = (Progress::Starting(Instant::now(), None), false);
     drop(state);
     let thread = Builder::new().name("weft-replace".into()).spawn(move || replace_and_tell(timeout));
     if let Err(error) = thread {
         finish(Progress::Idle);
         log_line!(Error, "SIGUSR2: the system refuses a thread, this process goes on: {error}");
     }
+}
+
+/// The caller waits for signals, and the log may be stuck.
+fn warn_of_second() {
+    let warn = || log::warn!("SIGUSR2: a new process is starting already");
+    // Without a thread, the line is left out.
+    let _ = Builder::new().name("weft-replace".into()).spawn(warn);
 }
 
 /// Returns the process that has replaced this one.
@@ -110,7 +127,7 @@ pub(crate) fn successor() -> Option<u32> {
 /// Ends a new process that is not ready, because this process stops.
 pub(crate) fn cancel() {
     let mut state = state();
-    if let Progress::Starting(pid) = state.progress {
+    if let Progress::Starting(_, pid) = state.progress {
         state.is_cancelled = true;
         pid.into_iter().for_each(terminate);
     }
@@ -227,7 +244,7 @@ fn start(shares: &[Arc<SocketShare>]) -> Result<(Child, UnixStream), Failure> {
         return Err(Failure::Cancelled);
     }
     let child = command.spawn().map_err(|error| Failure::Start(path.display().to_string(), error))?;
-    state.progress = Progress::Starting(Some(child.id()));
+    state.progress = Progress::Starting(Instant::now(), Some(child.id()));
     Ok((child, channel))
 }
 
