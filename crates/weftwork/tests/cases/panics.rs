@@ -122,7 +122,8 @@ fn responses_that_panic_as_they_are_dropped_end_no_server() {
     eventually("all are asked", || server.stats().requests == 6);
     let _ = server.abandon();
     for client in clients {
-        let said = String::from_utf8(client.until_close()).unwrap();
+        // A response that was still to come is cut off by a reset.
+        let said = String::from_utf8(client.rest()).unwrap();
         // If the handler has not returned yet, its panic is answered.
         let is_answered = said.starts_with("HTTP/1.1 500 ") && said.contains("\r\nConnection: close\r\n");
         assert!(said.is_empty() || is_answered && said.matches("HTTP/1.1").count() == 1, "{said}");
