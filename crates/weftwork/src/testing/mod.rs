@@ -238,11 +238,12 @@ impl TestClient {
         Duration::from_millis(self.server.now().0)
     }
 
-    /// Tells the server to stop, as SIGTERM does. Idle connections close, and others close after their next
-    /// response. Separate connections notice it when they are used next. With a `drain_delay`, the server
-    /// continues as before, and [`Request::is_stopping`](crate::Request::is_stopping) returns true, until the
-    /// next call. The second call stands for the end of the `drain_delay`. It does not stand for a second
-    /// SIGTERM, which closes all requests of a real server at once.
+    /// Tells the server to stop, as SIGTERM does. All responses then say `Connection: close`. Idle connections close when
+    /// they were idle for the setting `drain_idle_timeout`, on the client's clock. Separate connections notice it when they
+    /// are used next. With a `drain_delay`, the server goes on, and
+    /// [`Request::is_stopping`](crate::Request::is_stopping) returns true, until the next call. The second call stands for
+    /// the end of the `drain_delay`. It does not stand for a second SIGTERM, which closes all requests of a real server at
+    /// once.
     pub fn drain(&mut self) {
         let cx = &self.server.cx;
         if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {

@@ -70,7 +70,7 @@ fn a_disconnect_ends_the_stream() {
         client.reset();
         eventually("the stream ends", || written.lines().len() == round);
     }
-    assert!(written.lines().iter().all(|line| line.contains("\"status\":200") && line.contains("\"whole\":false")));
+    assert!(written.lines().iter().all(|line| line.contains("\"status\":499") && line.contains("\"whole\":false")));
 }
 
 #[test]

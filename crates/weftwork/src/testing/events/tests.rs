@@ -65,7 +65,9 @@ fn a_hub_has_many_readers() {
     assert_eq!(one.read(), None, "heartbeats are no events");
     client.drain();
     assert!(one.is_over());
-    assert_eq!((one.read(), one.retry()), (None, Some(Duration::from_secs(2))));
+    assert_eq!(one.read(), None);
+    let retry = one.retry().unwrap();
+    assert!((Duration::from_secs(1)..=Duration::from_secs(5)).contains(&retry), "{retry:?}");
 }
 
 /// Bytes before the end are read after it.
