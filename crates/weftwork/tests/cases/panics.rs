@@ -57,13 +57,15 @@ fn a_log_that_panics_costs_its_line() {
     let site = CASE.start();
     for _ in 0..2 {
         let [mut victim, mut next] = [(); 2].map(|()| site.client());
+        // An earlier client may have had the port.
+        let before = logged(&[&victim.name()]).len();
         panic_at(&victim.name());
         for client in [&mut victim, &mut next] {
             client.send("bad\r\n\r\n");
             assert_eq!(client.answer().status, 400);
         }
         is_logged(&[&next.name(), "gets 400"]);
-        assert!(logged(&[&victim.name()]).is_empty());
+        assert_eq!(logged(&[&victim.name()]).len(), before);
     }
     site.is_well();
     let report = site.running.shutdown(crate::support::TIMEOUT);
