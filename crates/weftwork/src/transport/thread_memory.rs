@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use rustix::process::{Resource, getrlimit};
 
 /// Address space that threads leave: for buffers, and for what handlers allocate.
-const RESERVE_BYTES: u64 = 48 << 20;
+const RESERVE_BYTES: u64 = 24 << 20;
 /// Address space of an arena of glibc's malloc. A new thread gets an arena of its own, unless there is no room for one.
 const ARENA_BYTES: u64 = 64 << 20;
 /// Maximum number of arenas of glibc, for each core.
@@ -152,16 +152,16 @@ mod tests {
     #[test]
     fn the_reserve_is_left_whatever_malloc_takes() {
         for (left, arenas, is_enough) in [
-            (49, 0, false),
-            (50, 0, true),
+            (25, 0, false),
+            (26, 0, true),
             // An arena has no room, and is not made.
             (65, 1, true),
             (66, 1, false),
-            (113, 1, false),
-            (114, 1, true),
-            (114, 2, true),
+            (89, 1, false),
+            (90, 1, true),
+            (90, 2, true),
             (130, 2, false),
-            (178, 2, true),
+            (154, 2, true),
         ] {
             assert_eq!(fits(left * MIB, 2 * MIB, arenas), is_enough, "{left} MiB, {arenas} arenas");
         }
