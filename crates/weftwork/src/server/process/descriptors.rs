@@ -72,7 +72,7 @@ pub(crate) fn are_waiting() -> bool {
 /// Logs the sockets that no address uses, because their clients would wait without an end.
 pub(crate) fn warn_of_unused() {
     let passed = Passed::all(variable).unwrap_or_else(|error| {
-        log::warn!("{error}, so its sockets are ignored");
+        log_line!(Warn, "{error}, so its sockets are ignored");
         Vec::new()
     });
     for Passed { number, name } in passed.iter().filter(|passed| is_inherited(passed.number)) {
