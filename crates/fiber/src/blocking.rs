@@ -44,6 +44,14 @@ impl BlockingPool {
         BlockingPool(Pool::new(threads_max, waiting_max))
     }
 
+    /// Asks this function before a thread is started. If the answer is false, the thread is refused as if the system had
+    /// refused it. Default: always true.
+    #[must_use]
+    pub fn may_start(self, may_start: fn() -> bool) -> BlockingPool {
+        self.0.set_may_start(may_start);
+        self
+    }
+
     /// Runs `f` like [`blocking()`], on a thread of this pool. If `blocking()` would run `f` directly, so does
     /// this function, even if the pool is full. If a waiting call is cancelled, its place is free at once.
     ///

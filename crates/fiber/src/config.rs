@@ -7,7 +7,7 @@
 /// assert_eq!(weftwork_fiber::run_with(&config, || 6 * 7)?, 42);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// Usable bytes of each stack, rounded up to whole pages, plus a guard page. Default: 64 KiB. Formatting, a
@@ -21,11 +21,14 @@ pub struct Config {
     pub stacks_kept_max: usize,
     /// Maximum number of events per read from the kernel, up to 65,536. Default: 1,024 (12 KiB on Linux).
     pub events_max: usize,
+    /// Asked before memory for a new stack is requested, with its bytes. If the answer is false, the stack is refused
+    /// as if the kernel had no memory. So a program can leave memory for its allocations. Default: always true.
+    pub may_map: fn(usize) -> bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { stack_bytes: 64 << 10, stacks_kept_max: 1_024, events_max: 1_024 }
+        Config { stack_bytes: 64 << 10, stacks_kept_max: 1_024, events_max: 1_024, may_map: |_| true }
     }
 }
 
@@ -44,6 +47,12 @@ impl Config {
     /// Sets [`stacks_kept_max`](Config::stacks_kept_max).
     pub fn stacks_kept_max(mut self, stacks: usize) -> Self {
         self.stacks_kept_max = stacks;
+        self
+    }
+
+    /// Sets [`may_map`](Config::may_map).
+    pub fn may_map(mut self, may_map: fn(usize) -> bool) -> Self {
+        self.may_map = may_map;
         self
     }
 

@@ -27,6 +27,8 @@ struct State {
     threads_max: usize,
     /// Maximum number of calls that wait for a thread.
     waiting_max: usize,
+    /// Asked before a thread is started.
+    may_start: fn() -> bool,
     /// Whether the pool is closed. Idle threads then end at once.
     closed: bool,
 }
@@ -77,9 +79,14 @@ impl Pool {
             threads: 0,
             threads_max: threads_max.max(1),
             waiting_max,
+            may_start: || true,
             closed: false,
         };
         Arc::new(Pool { state: Mutex::new(state), wake: Condvar::new(), refusals: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn set_may_start(&self, may_start: fn() -> bool) {
+        self.lock().may_start = may_start;
     }
 
     /// Returns the number of threads, including idle ones.
@@ -147,9 +154,9 @@ impl Pool {
     }
 
     fn start(self: &Arc<Pool>) {
-        let own = Arc::clone(self);
-        let started = thread::Builder::new().name("fiber-blocking".into()).spawn(move || own.work());
-        if started.is_ok() {
+        let (own, may_start) = (Arc::clone(self), self.lock().may_start);
+        let start = || thread::Builder::new().name("fiber-blocking".into()).spawn(move || own.work());
+        if may_start() && start().is_ok() {
             return;
         }
         self.refusals.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,9 @@ impl Core {
             queue: RefCell::default(),
             timers: RefCell::default(),
             poller: RefCell::new(poller),
-            stacks: RefCell::new(StackPool::new(config.stack_bytes, config.stacks_kept_max)),
+            stacks: RefCell::new(
+                StackPool::new(config.stack_bytes, config.stacks_kept_max).asking(config.may_map),
+            ),
             remote: Remote::new(waker),
             current: Cell::new(None),
             calls_left: Cell::new(0),

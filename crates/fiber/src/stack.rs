@@ -11,6 +11,7 @@ pub(crate) struct StackPool {
     free: Vec<GuardedStack>,
     stack_bytes: usize,
     kept_max: usize,
+    may_map: fn(usize) -> bool,
 }
 
 /// A stack with a guard page below it.
@@ -26,7 +27,12 @@ impl StackPool {
     pub(crate) fn new(stack_bytes: usize, kept_max: usize) -> Self {
         // No address space is that large. The kernel then returns an error, instead of an overflow here.
         let stack_bytes = stack_bytes.min(isize::MAX as usize);
-        StackPool { free: Vec::new(), stack_bytes, kept_max }
+        StackPool { free: Vec::new(), stack_bytes, kept_max, may_map: |_| true }
+    }
+
+    /// Asks this function before memory for a stack is requested.
+    pub(crate) fn asking(self, may_map: fn(usize) -> bool) -> Self {
+        StackPool { may_map, ..self }
     }
 
     /// Returns a used stack, or a new one.
@@ -37,6 +43,7 @@ impl StackPool {
     pub(crate) fn take(&mut self) -> io::Result<GuardedStack> {
         match self.free.pop() {
             Some(stack) => Ok(stack),
+            None if !(self.may_map)(self.stack_bytes) => Err(io::ErrorKind::OutOfMemory.into()),
             None => DefaultStack::new(self.stack_bytes).map(GuardedStack),
         }
     }

@@ -16,6 +16,7 @@
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
+mod before_call;
 mod close;
 mod conn_count;
 mod deferred;
@@ -294,7 +295,7 @@ impl Conn {
         static NONE: Method = Method::GET;
         match self.buffers.as_deref() {
             // The head is gone, because an idle connection holds no buffer.
-            Some(_) if self.phase == Phase::Deferred => RequestLine::new(&NONE, b""),
+            Some(_) if self.is_fed() => RequestLine::new(&NONE, b""),
             Some(buffers) => RequestLine::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
             None => RequestLine::new(&NONE, b""),
         }
@@ -344,8 +345,8 @@ impl Conn {
                 // A client that waits for 100 Continue sends nothing before the handler asks for it.
                 let ahead = has_use && !self.http.wants_continue();
                 let is_absolute = buffers.head.is_absolute();
-                self.phase =
-                    if ahead && cx.reads_ahead(&self.request_line()) { Phase::Body } else { Phase::Ready };
+                let Some(ahead) = self.reads_ahead(ahead, cx) else { return None };
+                self.phase = if ahead { Phase::Body } else { Phase::Ready };
                 if is_absolute {
                     self.refuse_if_misdirected(cx);
                 }

@@ -1,6 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod caught_handler;
 mod environment;
 mod process;
 mod status;
@@ -26,8 +27,9 @@ use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::log_queue::{LogThread, log_line};
 use crate::transport::socket_share::Bound;
-use crate::transport::{system, watchdog};
+use crate::transport::{system, thread_memory, watchdog};
 use admin::Admin;
+use caught_handler::CaughtHandler;
 use process::maintenance::ReloadHooks;
 pub use process::signals::Signals;
 use process::{descriptors, predecessor, replacement};
@@ -253,13 +255,16 @@ impl Server {
         }
         let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
         let log = LogThread::start().map_err(refused)?;
-        let handler: Arc<dyn Handler> = Arc::new(handler);
+        let handler: Arc<dyn Handler> = Arc::new(CaughtHandler::new(handler));
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
         let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
             cx.enter(Stage::Closing);
             refused(error)
         })?;
+        if let Some(caution) = thread_memory::caution(cx.settings.threads_max) {
+            log_line!(Warn, "{caution}");
+        }
         for address in status.addresses() {
             log_line!(Info, "listening at {address}, engine {engine}");
         }

@@ -210,7 +210,7 @@ settings! {
     drain_idle_timeout: Duration = Duration::from_secs(1), "time for one more request on an idle connection at shutdown (0s: none)";
     /// Whether [`Server::run`](crate::Server::run) takes SIGHUP, SIGUSR1 and SIGUSR2: see [`Signals`](crate::Signals).
     /// Default: on, because each of them would end the process at once. If off, they are left to the program.
-    maintenance_signals: bool = true, "let SIGHUP reload, SIGUSR1 reopen logs and SIGUSR2 replace the process (on, off)";
+    maintenance_signals: bool = true, "SIGHUP reloads, SIGUSR1 reopens logs, SIGUSR2 replaces (on, off)";
     /// Maximum time for the process that SIGUSR2 starts to become ready. Default: 60 s, because a program may read much at
     /// its start. When exceeded: the new process is ended, and this one goes on. 0 is rejected at startup.
     replacement_timeout: Duration = Duration::from_secs(60), "time for a process that SIGUSR2 starts to become ready";

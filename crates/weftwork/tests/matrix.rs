@@ -44,6 +44,7 @@ macro_rules! every_engine {
             mod middleware;
             #[cfg(feature = "metrics")]
             mod observed;
+            mod panicking_values;
             mod panics;
             mod peers;
             mod persistence;

@@ -20,13 +20,13 @@ const CHILD: &str = "WEFTWORK_TEST_REPLACEMENT";
 fn program(engine: &str) {
     let engine: Engine = engine.parse().unwrap();
     let slow = |_: &mut Request| {
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(1500));
         format!("redirect of {}", std::process::id())
     };
     let redirect = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(slow).unwrap();
     let ready = |req: &mut Request| format!("side {} {}", std::process::id(), req.is_stopping());
     let site = Server::bind("127.0.0.1:0").unwrap().engine(engine).admin("127.0.0.1:0", ready).unwrap();
-    let site = site.settings(|s| s.drain_delay(Duration::from_secs(60)));
+    let site = site.settings(|s| s.drain_delay(Duration::from_secs(60)).drain_idle_timeout(Duration::ZERO));
     let signals = weftwork::Signals::install().unwrap();
     let running = site.start(|_: &mut Request| format!("site of {}", std::process::id())).unwrap();
     let addresses = [running.addresses(), redirect.addresses(), running.admin_addresses()].concat();

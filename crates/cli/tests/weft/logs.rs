@@ -102,7 +102,7 @@ fn the_access_log_has_a_line_for_each_request() {
     let refused = output(&format!("serve {} --port 0 --access-log /none/a.log", folder.path()), &[]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        refused.status.code() == Some(2) && said.contains("cannot open the access log /none/a.log"),
+        refused.status.code() == Some(2) && said.contains("cannot open the log file /none/a.log"),
         "{said}"
     );
 }

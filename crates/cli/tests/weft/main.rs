@@ -2,6 +2,8 @@
 
 mod client;
 mod logs;
+#[cfg(target_os = "linux")]
+mod memory_limit;
 mod mistakes;
 mod options;
 mod process;

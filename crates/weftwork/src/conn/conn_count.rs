@@ -18,6 +18,10 @@ impl CountGuard {
         CountGuard { counters: counters.clone(), state: ConnState::Idle }
     }
 
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Records the state of the connection. A connection that only lingers, or was upgraded, stays in that state.
     #[inline]
     pub(super) fn enter(&mut self, state: ConnState) {

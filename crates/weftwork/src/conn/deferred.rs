@@ -8,7 +8,7 @@ use weftwork_wire::Head;
 
 use super::feed_body::AHEAD_BYTES_MAX;
 use super::{Conn, PendingBody, Phase, Step};
-use crate::message::{Deferred, Response, WakeConn};
+use crate::message::{Deferred, RequestLine, Response, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::ConnState;
@@ -48,6 +48,11 @@ impl PendingResponse {
 
     pub(super) fn is_endless(&self) -> bool {
         self.later.is_endless
+    }
+
+    /// Returns what was requested, for the log.
+    pub(super) fn request_line(&self) -> RequestLine<'_> {
+        RequestLine::new(&self.summary.method, &self.summary.path)
     }
 }
 

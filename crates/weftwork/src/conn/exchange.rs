@@ -99,7 +99,7 @@ impl Conn {
             self.note_call(begun, cx);
         }
         let received = self.timer.progress();
-        let (mut response, is_later) = (None, self.awaits_response());
+        let mut response = None;
         let quota = Quota::new(cx.settings.body_bytes_max);
         let mut live = ConnExchange {
             conn: self,
@@ -115,22 +115,9 @@ impl Conn {
             streamed: None,
             id: None,
         };
-        if is_later {
-            live.take_what_came(&mut response);
-        } else {
-            slot.enter(begun, live.head().1);
-            live.watched = Some(slot);
-            live.respond(handler, &mut response);
-            slot.leave();
-        }
-        let now = live.wait.now();
-        live.note_took(now);
-        live.watched = None;
-        live.conn.handler_ran |= now > begun;
-        if live.conn.observed.is_some() && (now > begun || is_later) {
-            live.conn.note_if_client_closed();
-        }
-        response.as_mut().map_or(now, |response| live.answer(response, now, slot))
+        // All code of users runs in here: the handler, filters, writers, and destructors of their values.
+        let done = catch_unwind(AssertUnwindSafe(|| live.respond(handler, &mut response, begun, slot)));
+        done.unwrap_or_else(|panic| live.recover(panic, response, slot))
     }
 
     pub(super) fn buffers_mut(&mut self) -> &mut Buffers {
@@ -139,20 +126,43 @@ impl Conn {
 }
 
 impl<'a> ConnExchange<'a> {
-    /// Places the response where it stays until it is written. Moving it by value three times took as long as parsing
+    /// Runs the handler, and writes its response. Returns when the call ended, except for calls that never wait.
+    ///
+    /// The response is placed where it stays until it is written. Moving it by value three times took as long as parsing
     /// the head.
-    fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
-        let mut request = Request::new(self);
-        let called = catch_unwind(AssertUnwindSafe(|| {
+    #[inline]
+    fn respond(
+        &mut self,
+        handler: &dyn Handler,
+        response: &mut Option<Response>,
+        begun: Tick,
+        slot: &'a CallSlot,
+    ) -> Tick {
+        let is_later = self.conn.awaits_response();
+        if is_later {
+            self.take_what_came(response);
+        } else {
+            slot.enter(begun, self.head().1);
+            self.watched = Some(slot);
+            let mut request = Request::new(self);
             if is_proxy_in_use() {
                 request.normalize_path(handler);
             }
             *response = Some(handler.call(&mut request));
-        }));
-        if let Err(panic) = called {
             drop(request);
-            *response = Some(self.answer_to_panic(panic));
+            slot.leave();
         }
+        let now = self.wait.now();
+        self.note_took(now);
+        self.watched = None;
+        self.conn.handler_ran |= now > begun;
+        if self.conn.observed.is_some() && (now > begun || is_later) {
+            self.conn.note_if_client_closed();
+        }
+        let now = response.as_mut().map_or(now, |response| self.answer(response, now, slot));
+        // Dropped here, where a panic is caught.
+        *response = None;
+        now
     }
 
     /// Takes the provided response. No handler runs for it.
@@ -161,11 +171,7 @@ impl<'a> ConnExchange<'a> {
         let Some((later, placeholder, summary)) = self.conn.take_response() else { return };
         self.left = Some(summary);
         let moment = self.wait.moment();
-        // Its filters are told, and they belong to the user.
-        let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(placeholder, moment))));
-        if let Err(panic) = taken {
-            *response = Some(self.answer_to_panic(panic));
-        }
+        *response = Some(later.take(placeholder, moment));
     }
 
     /// Returns what was requested.
@@ -246,9 +252,16 @@ impl<'a> ConnExchange<'a> {
                 }
                 Payload::HandlerError(mut failed) => {
                     let said = failed.log(&self.target(), &self.id_for_log());
-                    self.whole(response, Payload::Bytes(said), now)
+                    let written = self.whole(response, &mut Payload::Bytes(said), now);
+                    response.payload = Payload::HandlerError(failed);
+                    written
                 }
-                payload => self.whole(response, payload, now),
+                mut payload => {
+                    let written = self.whole(response, &mut payload, now);
+                    // What is left of it is dropped when the answer is complete.
+                    response.payload = payload;
+                    written
+                }
             },
         };
         let after = answered.unwrap_or_else(|error| {
@@ -294,9 +307,9 @@ impl<'a> ConnExchange<'a> {
 
     /// Writes a response of known length, which is handed over whole.
     #[inline(never)]
-    fn whole(&mut self, response: &Response, payload: Payload, now: Tick) -> io::Result<After> {
+    fn whole(&mut self, response: &Response, payload: &mut Payload, now: Tick) -> io::Result<After> {
         self.give_up_long_body();
-        let length = match &payload {
+        let length = match payload {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
             Payload::Parts(parts) => parts.iter().map(BodyPart::count).sum(),
@@ -307,7 +320,7 @@ impl<'a> ConnExchange<'a> {
         }
         if length > 0 && self.conn.http.sends_body() {
             self.conn.note_body(length);
-            match payload {
+            match std::mem::replace(payload, Payload::Empty) {
                 Payload::Bytes(bytes) => self.bypass(vec![BodyPart::Bytes(bytes)], length)?,
                 Payload::File { file, offset, count, .. } if count <= FILE_COPIED_BYTES_MAX as u64 => {
                     self.append_file(&file, offset, count as usize)?

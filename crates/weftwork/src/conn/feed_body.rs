@@ -86,6 +86,7 @@ impl FeedBody {
                 other => return other,
             }
         }
+        // A whole message is passed on with its owner, which is the user's.
         FeedPoll::Message(self.partial.split_to(most.min(self.partial.len())))
     }
 
@@ -233,19 +234,19 @@ impl Conn {
 
     #[inline(never)]
     pub(super) fn feed_on(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        let Some(mut rest) = self.pending_body.take() else {
+        // It is also dropped safely.
+        let mut rest = std::mem::take(&mut self.pending_body);
+        let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut() else {
             self.phase = Phase::Done;
             return None;
         };
-        if let PendingBody::FeedBody(fed) = &mut *rest {
-            match self.feed_with(fed, now, cx) {
-                Ok(Some(step)) => {
-                    *self.pending_body = Some(rest);
-                    return Some(step);
-                }
-                Ok(None) => {}
-                Err(error) => self.cut(fed, &error, cx),
+        match self.feed_with(fed, now, cx) {
+            Ok(Some(step)) => {
+                self.pending_body = rest;
+                return Some(step);
             }
+            Ok(None) => {}
+            Err(error) => self.cut(fed, &error, cx),
         }
         None
     }
@@ -255,17 +256,19 @@ impl Conn {
         if cx.stage() != Stage::Running && fed.is_endless() {
             fed.stop_in_time(now, cx);
         }
-        self.pass_on(fed, now)?;
+        // Before the bytes that came with the request are passed on, which may fail: earlier responses are not lost.
         if self.unsent() > 0 {
             // A client that is disconnected because it is slow would notice the end late.
             return fed.refuse_if_cut().map(|()| Some(Step::Write));
         }
+        self.pass_on(fed, now)?;
         let mut left = PULLED_BYTES;
         while left > 0 {
             match fed.next(left) {
                 FeedPoll::Message(message) => {
                     left -= message.len();
                     self.take_message(&message, fed.handler.is_some())?;
+                    self.drop_sent(message);
                 }
                 FeedPoll::Nothing => break,
                 FeedPoll::End if self.unsent() > 0 => break,
@@ -352,14 +355,14 @@ impl Conn {
     /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
     pub(super) fn heartbeat(&mut self, now: Tick, cx: &Context) {
         self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
-        let Some(mut rest) = self.pending_body.take() else { return };
-        if let PendingBody::FeedBody(fed) = &mut *rest
+        let mut rest = std::mem::take(&mut self.pending_body);
+        if let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut()
             && fed.stops_at().is_none_or(|stops_at| now < stops_at)
             && let Err(error) = fed.heartbeat(now, cx)
         {
             return self.cut(fed, &error, cx);
         }
-        *self.pending_body = Some(rest);
+        self.pending_body = rest;
     }
 
     #[cold]

@@ -194,9 +194,12 @@ impl Conn {
             }
             Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
-                let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
-                if bytes.is_empty() {
-                    next_part(&mut self.pending_body);
+                let taken = bytes.split_to(sent.saturating_sub(unsent.len()));
+                let is_sent = bytes.is_empty();
+                // The last piece has the owner of the bytes.
+                self.drop_sent(taken);
+                if is_sent {
+                    self.next_part();
                 }
                 sent
             }
@@ -212,7 +215,7 @@ impl Conn {
                     return Err(self.note_short_file());
                 }
                 if *count == 0 {
-                    next_part(&mut self.pending_body);
+                    self.next_part();
                 }
                 return Ok(sent);
             }
@@ -277,13 +280,18 @@ fn reserve(buffers: &mut Buffers) -> usize {
     buffers.input.capacity() - buffers.input.len()
 }
 
-fn next_part(rest: &mut Option<Box<PendingBody>>) {
-    if let Some(PendingBody::Known { part, then }) = rest.as_deref_mut()
-        && let Some(next) = then.next()
-    {
-        *part = next;
-    } else {
-        *rest = None;
+impl Conn {
+    /// Goes on with the next part of a body.
+    fn next_part(&mut self) {
+        if let Some(PendingBody::Known { part, then }) = self.pending_body.as_deref_mut()
+            && let Some(next) = then.next()
+        {
+            let sent = std::mem::replace(part, next);
+            self.drop_sent(sent);
+        } else {
+            let sent = self.pending_body.take();
+            self.drop_sent(sent);
+        }
     }
 }
 

@@ -1,12 +1,17 @@
 //! The part of a response that is not sent yet.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::Conn;
 use super::deferred::PendingResponse;
 use super::feed_body::FeedBody;
+use crate::error::{OneLine, panic_message};
+use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::{BodyPart, UpgradeFn};
+use crate::transport::events::Event;
+use crate::transport::log_queue::log_line;
 
 /// Part of a response that is not copied to the write buffer.
 pub(super) enum PendingBody {
@@ -60,9 +65,33 @@ impl DerefMut for SafeDrop {
 
 impl Drop for SafeDrop {
     fn drop(&mut self) {
-        if let Some(rest) = self.0.take() {
-            // The value is dropped in any case.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(rest)));
+        let Some(rest) = self.0.take() else { return };
+        let at = match &*rest {
+            PendingBody::Deferred(pending) => format!(" at {}", pending.request_line()),
+            _ => String::new(),
+        };
+        if let Err(panic) = drop_caught(rest) {
+            let said = OneLine(panic_message(&*panic)).to_string();
+            log_line!(Error, "a value of a response panicked{at} as its connection ended: {said}");
+            drop_payload(panic);
         }
+    }
+}
+
+impl Conn {
+    /// Drops a part of a response that was sent. A panic of its destructor costs a line in the log.
+    pub(super) fn drop_sent<T>(&self, value: T) {
+        if let Err(panic) = drop_caught(value) {
+            self.note_panic("a value of a response", &*panic);
+            drop_payload(panic);
+        }
+    }
+
+    /// Counts and logs a panic of the user's code, which was caught.
+    #[cold]
+    pub(super) fn note_panic(&self, what: &str, panic: &(dyn Any + Send)) {
+        self.count.counters().count(&Event::Panicked);
+        let (line, said) = (self.request_line(), OneLine(panic_message(panic)));
+        log_line!(Error, "{what} panicked at {line}: {said}");
     }
 }

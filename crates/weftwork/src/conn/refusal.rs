@@ -130,7 +130,7 @@ impl Conn {
         }
         self.observe_refusal(reason.name(), cx);
         // A provided response is not sent, because the refusal would wait behind it.
-        *self.pending_body = None;
+        drop(std::mem::take(&mut self.pending_body));
         self.refuse_request(BUSY, note, cx);
     }
 
@@ -225,7 +225,13 @@ impl Conn {
     }
 
     /// Writes a refusal. Later bytes of the peer are never read as a request.
-    fn write_refusal(&mut self, status: StatusCode, content_type: &HeaderValue, text: &str, cx: &Context) {
+    pub(super) fn write_refusal(
+        &mut self,
+        status: StatusCode,
+        content_type: &HeaderValue,
+        text: &str,
+        cx: &Context,
+    ) {
         let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
         let head = ResponseHead {
             status,

@@ -14,6 +14,7 @@ use super::refusal::log_client;
 use super::{Conn, CountGuard, IoWait, PendingBody, Phase, Readiness};
 use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
+use crate::message::drop_caught::drop_payload;
 use crate::message::exchange::UpgradedIo;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
@@ -67,13 +68,17 @@ impl Conn {
         let _held = UpgradeCount::count(&cx.counters);
         let upgraded =
             Upgraded::new(line.clone(), early, settings.upgrade_idle_timeout, settings.write_timeout);
-        match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
+        // The error is the user's too, so it is logged and dropped in here.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let ended = take(upgraded);
+            ended.map_err(|error| log_client(cx, format_args!("an upgraded connection ended: {error}")))
+        }));
+        match ended {
             // Another thread may hold a half, and then continues.
             Ok(Ok(())) if Arc::strong_count(&line) == 1 && !line.has_lingered.load(Ordering::Relaxed) => {
                 line.linger(is_wanted);
             }
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => log_client(cx, format_args!("an upgraded connection ended: {error}")),
+            Ok(_) => {}
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
             Err(panic) if wait.is_overload(&*panic) => {
                 cx.record(Event::Shed(ShedReason::NoThread));
@@ -87,6 +92,7 @@ impl Conn {
                     "the handler of an upgraded connection panicked: {}",
                     OneLine(panic_message(&*panic))
                 );
+                drop_payload(panic);
             }
         }
     }

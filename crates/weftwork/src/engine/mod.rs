@@ -1,4 +1,23 @@
 //! Assigns connections to threads. The five engines share the connection core and parse no bytes themselves.
+//!
+//! # What may block a loop
+//!
+//! A loop that waits holds up all its connections. In `adaptive`, the monitor takes the loop away from a call that blocks.
+//! Outside of a call nothing does, so nothing there may wait:
+//!
+//! | what | runs | why no loop waits for it |
+//! |---|---|---|
+//! | log lines of the library | on the thread `weft-log` | a bounded queue (`transport/log_queue.rs`), lines that do not fit are counted |
+//! | access log | on its own thread | a bounded queue as well |
+//! | handlers, middleware, filters, writers, destructors of what they leave | in the call (`Conn::run`) | part of the call, also for a response that is sent later |
+//! | opening, listing and reading of files, name look-ups and connections of a proxy | in the call | as a handler |
+//! | sending a file of more than 4 KiB | on the loop | it waits for a slow disk if the file is not in memory: nothing moves that yet |
+//! | `Handler::blocking`, `reads_ahead` and `pattern` | on the loop | they must not wait, and their docs say so |
+//! | `UpgradeHandler`, functions of hubs | on the loop | they must not wait, and their docs say so |
+//! | destructors of sent bodies, messages of feeds, and what an ended connection leaves | on the loop | memory and descriptors only, unless a user's `Drop` waits |
+//! | the panic hook | where the panic is | the hook of std writes to stderr: set another if stderr may block |
+//!
+//! A panic in any of these costs one request or connection (`Conn::run`, `conn/before_call.rs`, `message/drop_caught.rs`).
 
 mod acceptor;
 mod adaptive;

@@ -125,7 +125,7 @@ impl Reactor {
     /// Starts a thread that is counted already.
     fn start_upgrade_thread(self: &Arc<Reactor>) {
         let shared = self.clone();
-        let _ = self.threads.start(&self.upgrade_pool, move || shared.serve_upgraded());
+        let _ = self.threads.start(&self.upgrade_pool, false, move || shared.serve_upgraded());
     }
 
     /// The life of such a thread.

@@ -3,7 +3,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::log_caught_panic;
@@ -11,6 +11,7 @@ use super::thread_pool::{EventSource, SPAWN_BACKOFF, ThreadPool, Work};
 use crate::transport::context::Context;
 use crate::transport::events::{Event, ShedReason};
 use crate::transport::log_queue::log_line;
+use crate::transport::thread_memory;
 use crate::transport::{BufferPool, CallSlot, DateCache};
 
 /// Text for log lines.
@@ -58,7 +59,7 @@ impl Threads {
 
     /// Starts and keeps a thread.
     pub(super) fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.keep(Builder::new().name(name.into()).spawn(work)?);
+        self.keep(thread_memory::spawn_first(name, work)?);
         Ok(())
     }
 
@@ -101,17 +102,23 @@ impl Threads {
     }
 
     /// Starts a thread that the pool has counted. If the system refuses it, the thread is counted out, and the log says so.
+    ///
+    /// `is_first`: it is one of those that the engine needs. Others leave room for allocations.
     pub(super) fn start<J: Send + 'static, S: EventSource>(
         &self,
         pool: &ThreadPool<J, S>,
+        is_first: bool,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         #[cfg(test)]
         let is_refused = self.given_max.lock().unwrap().is_some_and(|max| pool.stats().threads > max);
         #[cfg(not(test))]
         let is_refused = false;
-        let started =
-            if is_refused { Err(rustix::io::Errno::AGAIN.into()) } else { self.spawn("weft", work) };
+        let started = match (is_refused, is_first) {
+            (true, _) => Err(rustix::io::Errno::AGAIN.into()),
+            (false, true) => self.spawn("weft", work),
+            (false, false) => thread_memory::spawn("weft", work).map(|thread| self.keep(thread)),
+        };
         if let Err(error) = &started
             && let Some(threads) = pool.note_spawn_error()
         {

@@ -113,7 +113,7 @@ impl Workers {
     /// threads later.
     fn open(self: &Arc<Workers>) -> io::Result<()> {
         if self.pool.count_in() {
-            self.start_thread()?;
+            self.start_thread(true)?;
         }
         for acceptor in 0..self.listeners.len() {
             let shared = self.clone();
@@ -124,14 +124,14 @@ impl Workers {
     }
 
     /// Starts a thread that the pool has already counted.
-    fn start_thread(self: &Arc<Workers>) -> io::Result<()> {
+    fn start_thread(self: &Arc<Workers>, is_first: bool) -> io::Result<()> {
         let shared = self.clone();
-        self.threads.start(&self.pool, move || shared.work())
+        self.threads.start(&self.pool, is_first, move || shared.work())
     }
 
     fn spawn(self: &Arc<Workers>) {
         // If the system refuses the thread, the log says so, and an existing thread takes the connection.
-        let _ = self.start_thread();
+        let _ = self.start_thread(false);
     }
 
     /// Runs an acceptor. A panic outside of handlers is a bug of Weftwork, and costs one connection.

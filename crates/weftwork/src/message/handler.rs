@@ -40,7 +40,8 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, req: &mut Request<'_>) -> Response;
 
     /// Returns whether requests like this one are known to block or to be quick. If a request is known to block, an
-    /// event loop is handed off before the call, and not some milliseconds into it.
+    /// event loop is handed off before the call, and not some milliseconds into it. An event loop asks, so the answer
+    /// must not wait for anything.
     ///
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
     fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
@@ -88,7 +89,8 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Returns whether the body of this request is read before the call, up to `body_ahead_bytes_max`. The default is
-    /// true, so that a slow client holds no thread. It must be false if the handler responds while the body still
+    /// true, so that a slow client holds no thread. An event loop asks, so the answer must not wait for anything. It must be
+    /// false if the handler responds while the body still
     /// arrives and the client waits for that. See [`unbuffered`].
     fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
         let _ = line;

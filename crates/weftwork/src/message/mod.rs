@@ -6,6 +6,7 @@ pub(crate) mod client;
 #[cfg(feature = "compression")]
 pub(crate) mod decoding;
 mod deferred;
+pub(crate) mod drop_caught;
 mod escape;
 pub(crate) mod exchange;
 mod feed;

@@ -147,9 +147,7 @@ impl Context {
 
     /// Returns whether the handler wants part of the body to be read before it runs.
     pub(crate) fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
-        let Some(handler) = &self.handler else { return true };
-        // A loop's thread runs this code, and must survive a panic. The panic was already reported.
-        catch_unwind(AssertUnwindSafe(|| handler.reads_ahead(line))).unwrap_or(true)
+        self.handler.as_ref().is_none_or(|handler| handler.reads_ahead(line))
     }
 
     pub(crate) fn stage(&self) -> Stage {

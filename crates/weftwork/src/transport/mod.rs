@@ -14,6 +14,7 @@ mod socket_file;
 pub(crate) mod socket_share;
 pub(crate) mod stream;
 pub(crate) mod system;
+pub(crate) mod thread_memory;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;
 

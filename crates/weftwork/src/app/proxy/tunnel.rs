@@ -12,6 +12,7 @@ use super::upstream::{UpstreamConn, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_timed_out;
+use crate::transport::thread_memory;
 
 const COPIED_BYTES: usize = 16 << 10;
 /// Interval at which a blocked direction checks whether the server is closing all connections. The server then
@@ -196,7 +197,7 @@ impl OtherDirection {
             let _alive = alive;
             work();
         };
-        let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(work);
+        let thread = thread_memory::spawn("weft-tunnel", work);
         let thread = thread.inspect_err(|error| {
             log_line!(Error, "cannot start a thread for a tunnel, closing it: {error}")
         })?;

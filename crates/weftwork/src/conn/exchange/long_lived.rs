@@ -83,8 +83,8 @@ impl ConnExchange<'_> {
         let (line, id) = (self.target(), self.id_for_log());
         log_client(self.cx, format_args!("{detail}, at {line}{id}"));
         let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response().with_close();
-        let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
-        let after = self.whole(&refusal, payload, now).unwrap_or(After::Close);
+        let mut payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
+        let after = self.whole(&refusal, &mut payload, now).unwrap_or(After::Close);
         self.conn.phase = Phase::Send(after);
     }
 

@@ -5,30 +5,60 @@ use std::io;
 use std::panic::resume_unwind;
 
 use http::{StatusCode, header};
+use weftwork_wire::After;
 
 use super::{ConnExchange, log_client};
+use crate::conn::Phase;
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
+use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::events::{Event, ShedReason};
 use crate::transport::log_queue::log_line;
+use crate::transport::{CallSlot, Tick};
 
-impl ConnExchange<'_> {
+impl<'a> ConnExchange<'a> {
+    /// Answers a request over which code of the user has panicked. A response that was written stays as it is, because
+    /// only a value of it has panicked as it was dropped.
     #[cold]
-    pub(super) fn answer_to_panic(&self, panic: Box<dyn Any + Send>) -> Response {
-        let busy = self.note_panic(panic);
-        busy.map_or_else(Response::server_error, Problem::into_response).with_close()
+    pub(super) fn recover(
+        &mut self,
+        panic: Box<dyn Any + Send>,
+        response: Option<Response>,
+        slot: &'a CallSlot,
+    ) -> Tick {
+        let what = if response.is_some() { "a value of a request or response" } else { "a handler" };
+        let busy = self.note_panic(what, panic);
+        if let Err(again) = drop_caught(response) {
+            self.note_panic(what, again);
+        }
+        let now = self.wait.now();
+        if let Some(slot) = self.watched.take() {
+            self.note_took(now);
+            slot.leave();
+        }
+        self.conn.handler_ran = true;
+        if self.conn.phase != Phase::Ready {
+            return now;
+        }
+        if self.streamed.take().is_some_and(|streamed| streamed.pending.is_none()) {
+            // A part of the response was sent. Its end is missing, so that its client sees that.
+            self.conn.phase = Phase::Send(After::Close);
+            return now;
+        }
+        let mut answer = busy.map_or_else(Response::server_error, Problem::into_response).with_close();
+        self.answer(&mut answer, now, slot)
     }
 
     /// Error of a streamed body's writer in place of its panic.
     #[cold]
     pub(super) fn error_of_panic(&self, panic: Box<dyn Any + Send>) -> io::Error {
-        let busy = self.note_panic(panic);
+        let busy = self.note_panic("a handler", panic);
         busy.map_or_else(|| io::Error::other("its writer panicked"), io::Error::other)
     }
 
     /// Returns a problem if the unwinding was no panic: no thread was free.
-    fn note_panic(&self, panic: Box<dyn Any + Send>) -> Option<Problem> {
+    fn note_panic(&self, what: &str, panic: Box<dyn Any + Send>) -> Option<Problem> {
         if self.wait.is_cancelled(&*panic) {
             resume_unwind(panic);
         }
@@ -44,7 +74,8 @@ impl ConnExchange<'_> {
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }
         self.cx.record(Event::Panicked);
-        log_line!(Error, "a handler panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
+        log_line!(Error, "{what} panicked at {line}: {}{id}", OneLine(panic_message(&*panic)));
+        drop_payload(panic);
         None
     }
 }

@@ -10,6 +10,7 @@ use weftwork_wire::{After, BodyLength};
 use super::{ConnExchange, Streamed, log_client};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Error, ErrorClass};
+use crate::message::drop_caught::drop_caught;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::events::{Event, ShedReason};
@@ -33,8 +34,11 @@ impl<'a> ConnExchange<'a> {
     ) -> io::Result<After> {
         self.streamed = Some(Box::new(Streamed { pending: Some(response), ..Streamed::default() }));
         self.conn.handler_ran = true;
-        let written =
-            if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, slot) };
+        let written = if self.head().0.method == Method::HEAD {
+            drop_caught(write).map_err(|panic| self.error_of_panic(panic))
+        } else {
+            self.write_with(write, slot)
+        };
         let after = match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
             Err(error) if self.has_begun() => Err(error),
@@ -58,9 +62,9 @@ impl<'a> ConnExchange<'a> {
             return self.fail(&error, meant);
         }
         let mut response = error.into_response().with_close().in_place_of(meant);
-        let payload = std::mem::replace(&mut response.payload, Payload::Empty);
+        let mut payload = std::mem::replace(&mut response.payload, Payload::Empty);
         let now = self.wait.now();
-        self.whole(&response, payload, now)
+        self.whole(&response, &mut payload, now)
     }
 
     fn write_with(&mut self, write: Stream, slot: &'a CallSlot) -> io::Result<()> {

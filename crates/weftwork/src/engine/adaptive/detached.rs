@@ -141,7 +141,7 @@ impl Shared {
                 Step::Call => {
                     let called_at = at;
                     was_long = !conn.is_request_here();
-                    let learn = self.to_learn(conn, blocked);
+                    let Some(learn) = self.to_learn(conn, blocked) else { continue };
                     (now, at) = self.call_detached(conn, now, worker);
                     blocked = Some(at - called_at >= QUICK);
                     if let Blocking::Learn { route } = learn {
@@ -222,9 +222,10 @@ impl Shared {
     }
 
     /// Returns the route to learn about from the next call. After a call that blocked, there is nothing to learn. The
-    /// next calls mostly block, too, and looking up their route takes 100 instructions of 2,500.
-    fn to_learn(&self, conn: &Conn, blocked: Option<bool>) -> Blocking {
-        if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.request_line()) }
+    /// next calls mostly block, too, and looking up their route takes 100 instructions of 2,500. `None`: the handler has
+    /// panicked, and the request was refused.
+    fn to_learn(&self, conn: &mut Conn, blocked: Option<bool>) -> Option<Blocking> {
+        if blocked == Some(true) { Some(Blocking::Always) } else { conn.blocking(&*self.handler, &self.cx) }
     }
 
     /// Calls the handler. Returns the time of its end, as a tick and exactly.

@@ -28,6 +28,8 @@ enum CallMode {
     Reserved { route: u64 },
     /// Another thread of the pool calls it.
     Posted,
+    /// Not at all: the question whether it blocks has panicked, and the request is refused.
+    Refused,
 }
 
 /// The loop, and the next request of the connection if it has arrived. `Err`: another thread leads the loop, and this
@@ -62,6 +64,7 @@ impl Shared {
                         self.call_inline(lp, active, Some(route), worker)
                     }
                     CallMode::Posted => Ok((self.post_call(lp, active), None)),
+                    CallMode::Refused => Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx))),
                 };
                 (lp, called) = match result {
                     Ok(kept) => kept,
@@ -87,7 +90,7 @@ impl Shared {
         }
     }
 
-    fn call_mode(self: &Arc<Shared>, conn: &Conn) -> CallMode {
+    fn call_mode(self: &Arc<Shared>, conn: &mut Conn) -> CallMode {
         if conn.is_upgraded() {
             return CallMode::Posted;
         }
@@ -95,7 +98,8 @@ impl Shared {
             // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
             return CallMode::Inline { route: None };
         }
-        match self.handler.blocking(&conn.request_line()) {
+        let Some(blocking) = conn.blocking(&*self.handler, &self.cx) else { return CallMode::Refused };
+        match blocking {
             Blocking::Never => CallMode::Inline { route: None },
             Blocking::Always => CallMode::Posted,
             Blocking::Learn { .. } if matches!(self.mode, Mode::Pool { .. }) => CallMode::Posted,

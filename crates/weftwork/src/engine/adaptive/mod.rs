@@ -176,7 +176,7 @@ impl Shared {
         self.start_sysmon()?;
         for _ in 0..self.mode.threads_at_start() {
             if self.pool.count_in() {
-                self.start_thread()?;
+                self.start_thread(true)?;
             }
         }
         loops.into_iter().for_each(|lp| self.hand_off(Box::new(lp)));
@@ -184,15 +184,15 @@ impl Shared {
     }
 
     /// Starts a thread that the pool has already counted.
-    fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
+    fn start_thread(self: &Arc<Shared>, is_first: bool) -> io::Result<()> {
         let shared = self.clone();
-        self.threads.start(&self.pool, move || shared.work())
+        self.threads.start(&self.pool, is_first, move || shared.work())
     }
 
     /// Starts a thread for the pool. If the system refuses the thread, the log says so, and an existing thread takes
     /// the work.
     fn spawn(self: &Arc<Shared>) {
-        let _ = self.start_thread();
+        let _ = self.start_thread(false);
     }
 
     /// Logs once a second that work waits for a thread, if `threads_max` is the reason. From outside the server seems

@@ -36,6 +36,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::log_limit::LogLimit;
 use crate::transport::log_queue::log_line;
+use crate::transport::thread_memory;
 
 struct Fibers {
     cx: Arc<Context>,
@@ -59,7 +60,8 @@ pub(super) fn start(
     let settings = &cx.settings;
     let engine = Arc::new(Fibers {
         loops,
-        blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
+        blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max)
+            .may_start(thread_memory::has_room_for_thread),
         refusals: LogLimit::new(1),
         threads: Threads::default(),
         listeners: Listeners::new(&listeners),
@@ -85,7 +87,9 @@ impl Fibers {
     /// Runs a thread.
     fn open(self: &Arc<Fibers>, lp: EventLoop, opened: Sender<io::Result<()>>) {
         let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes).unwrap_or(usize::MAX);
-        let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
+        let runtime = Runtime::with_config(
+            &Config::new().stack_bytes(stack_bytes).may_map(|bytes| thread_memory::has_room(bytes as u64)),
+        );
         let runtime = runtime.and_then(|runtime| {
             self.try_stack(&runtime)?;
             lp.watch_poller(&runtime).map(|()| runtime)

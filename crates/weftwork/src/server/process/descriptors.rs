@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use filedescriptor::FileDescriptor;
 use rustix::io::{FdFlags, fcntl_getfd};
-use rustix::net::sockopt;
+use rustix::net::{self, sockopt};
 
 use crate::error::{Error, Result};
 use crate::transport::log_queue::log_line;
@@ -72,7 +72,7 @@ pub(crate) fn are_waiting() -> bool {
 /// Logs the sockets that no address uses, because their clients would wait without an end.
 pub(crate) fn warn_of_unused() {
     let passed = Passed::all(variable).unwrap_or_else(|error| {
-        log::warn!("{error}, so its sockets are ignored");
+        log_line!(Warn, "{error}, so its sockets are ignored");
         Vec::new()
     });
     for Passed { number, name } in passed.iter().filter(|passed| is_inherited(passed.number)) {
@@ -155,7 +155,8 @@ fn is_inherited(number: RawFd) -> bool {
 }
 
 fn is_listener(number: RawFd) -> bool {
-    is_inherited(number) && look_at(number, |fd| sockopt::socket_acceptconn(fd).is_ok_and(|listens| listens))
+    let is_listener = |fd: &FileDescriptor| sockopt::socket_type(fd).is_ok() && net::getpeername(fd).is_err();
+    is_inherited(number) && look_at(number, is_listener)
 }
 
 fn look_at(number: RawFd, look: impl FnOnce(&FileDescriptor) -> bool) -> bool {

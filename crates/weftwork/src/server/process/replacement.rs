@@ -111,7 +111,7 @@ pub(crate) fn begin(timeout: Duration, waker: Waker) {
 
 /// The caller waits for signals, and the log may be stuck.
 fn warn_of_second() {
-    let warn = || log::warn!("SIGUSR2: a new process is starting already");
+    let warn = || log_line!(Warn, "SIGUSR2: a new process is starting already");
     // Without a thread, the line is left out.
     let _ = Builder::new().name("weft-replace".into()).spawn(warn);
 }

@@ -1,0 +1,44 @@
+//! Questions to the handler before its call. They run on the thread of a loop, which survives their panics.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use http::StatusCode;
+
+use super::Conn;
+use crate::message::drop_caught::drop_payload;
+use crate::message::{Blocking, Handler, PROBLEM_JSON, Problem};
+use crate::transport::context::Context;
+
+impl Conn {
+    /// Asks whether the call of the waiting request blocks. `None`: the handler has panicked, and the request is refused.
+    #[inline]
+    pub(crate) fn blocking(&mut self, handler: &dyn Handler, cx: &Context) -> Option<Blocking> {
+        match catch_unwind(AssertUnwindSafe(|| handler.blocking(&self.request_line()))) {
+            Ok(blocking) => Some(blocking),
+            Err(panic) => self.refuse_over_panic(panic, cx),
+        }
+    }
+
+    /// Asks whether the body is read before the call, if it `may` be. `None`: see [`blocking`](Conn::blocking).
+    #[inline]
+    pub(super) fn reads_ahead(&mut self, may: bool, cx: &Context) -> Option<bool> {
+        if !may {
+            return Some(false);
+        }
+        match catch_unwind(AssertUnwindSafe(|| cx.reads_ahead(&self.request_line()))) {
+            Ok(ahead) => Some(ahead),
+            Err(panic) => self.refuse_over_panic(panic, cx),
+        }
+    }
+
+    #[cold]
+    fn refuse_over_panic<T>(&mut self, panic: Box<dyn Any + Send>, cx: &Context) -> Option<T> {
+        self.note_panic("a handler", &*panic);
+        drop_payload(panic);
+        self.observe_refusal("panic", cx);
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).to_json(), cx);
+        None
+    }
+}

@@ -1,0 +1,245 @@
+//! Tests that a panic of the user's code beside the handler's call costs one request: what was answered before is
+//! delivered, the log names the request, and the threads go on.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::{
+    Blocking, BodyWriter, Feed, FeedLimits, Handler, Request, RequestLine, Response, Running, StreamFilter,
+    UpgradeHandler,
+};
+
+use super::CASE;
+use crate::support::{Client, is_logged, keep_log, logged};
+
+/// Panics as it is dropped.
+#[derive(Clone)]
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("a value panics");
+    }
+}
+
+/// A body whose owner panics as it is dropped.
+fn owned(length: usize) -> Bytes {
+    struct Owner(Vec<u8>, #[allow(dead_code)] Mine);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Owner(vec![b'x'; length], Mine))
+}
+
+/// Panics when it is told of the response, or only as it is dropped.
+struct Filter(Option<Mine>);
+
+impl StreamFilter for Filter {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> std::io::Result<()> {
+        assert!(self.0.is_some(), "a filter panics");
+        out.write_all(data)
+    }
+
+    fn answered(&mut self, _: &Response) {
+        assert!(self.0.is_some(), "a filter panics");
+    }
+}
+
+/// Panics over the first bytes, and then as it is dropped.
+struct Receiver(#[allow(dead_code)] Mine);
+
+impl UpgradeHandler for Receiver {
+    fn on_data(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        panic!("a receiver panics")
+    }
+}
+
+struct Odd(#[allow(dead_code)] Option<Mine>);
+
+impl Handler for Odd {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        let case = req.path().split('/').nth(1).unwrap_or_default().to_owned();
+        answer(&case, req)
+    }
+
+    fn blocking(&self, line: &RequestLine<'_>) -> Blocking {
+        assert!(!line.path().starts_with("/before"), "a question panics");
+        Blocking::Learn { route: u64::from(line.path().len() as u32) }
+    }
+
+    fn reads_ahead(&self, line: &RequestLine<'_>) -> bool {
+        assert!(!line.path().starts_with("/ahead"), "a question panics");
+        true
+    }
+}
+
+fn answer(case: &str, req: &mut Request<'_>) -> Response {
+    let hello = || Response::text("hello");
+    match case {
+        "ok" | "before" | "ahead" => hello(),
+        "payload" => std::panic::panic_any(Mine),
+        "extension" => {
+            req.extensions_mut().insert(Mine);
+            hello()
+        }
+        "both" => {
+            req.extensions_mut().insert(Mine);
+            panic!("a handler panics")
+        }
+        "blocking-call" => weftwork::blocking(|| panic!("a blocking call panics")),
+        "short" => Response::bytes(owned(100)),
+        "long" => Response::bytes(owned(100_000)),
+        "writer" => {
+            let mine = Mine;
+            Response::stream(move |_| {
+                drop(mine);
+                Ok(())
+            })
+        }
+        "filter" => Response::stream(|out| out.write_all(b"hello")).filter_stream(Filter(None)),
+        "filter-drop" => Response::stream(|_| Ok(())).filter_stream(Filter(Some(Mine))),
+        "later" => hello().with_delay(Duration::from_millis(1)).filter_stream(Filter(None)),
+        "change" => {
+            let is_late = AtomicBool::new(false);
+            hello().with_delay(Duration::from_millis(1)).map_final(move |response| {
+                assert!(!is_late.swap(true, Ordering::SeqCst), "a change panics");
+                response
+            })
+        }
+        "feed" => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            (0..2).for_each(|_| sender.send(owned(10)).unwrap());
+            Response::feed(feed)
+        }
+        "upgrade" => {
+            let mine = Mine;
+            Response::upgrade(HeaderValue::from_static("echo"), move |_| {
+                drop(mine);
+                Ok(())
+            })
+        }
+        "receiver" => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            std::mem::forget(sender);
+            Response::upgrade_fed(HeaderValue::from_static("echo"), feed, Receiver(Mine))
+        }
+        _ => Response::new(StatusCode::NOT_FOUND),
+    }
+}
+
+fn start() -> Running {
+    keep_log();
+    CASE.bind("127.0.0.1:0").start(Odd(Some(Mine))).unwrap()
+}
+
+/// Asks for `/ok` and for the case, at once. The first answer is always whole.
+fn asked(running: &Running, method: &str, case: &str, rest: &str) -> Client {
+    let mut client = Client::connect(running);
+    let engine = CASE.engine;
+    client.send(format!(
+        "GET /ok HTTP/1.1\r\nHost: a\r\n\r\n{method} /{case}/{engine} HTTP/1.1\r\nHost: a\r\n{rest}"
+    ));
+    client.answer().is(200, "hello");
+    client
+}
+
+fn is_named(method: &str, case: &str) {
+    is_logged(&["ERROR", &format!("panicked at {method} /{case}/{}", CASE.engine)]);
+}
+
+#[test]
+fn what_has_no_answer_yet_gets_500() {
+    let running = start();
+    let cases = [
+        "payload",
+        "extension",
+        "both",
+        "blocking-call",
+        "writer",
+        "filter",
+        "filter-drop",
+        "later",
+        "change",
+        "before",
+        "ahead",
+    ];
+    for case in cases {
+        for _ in 0..3 {
+            let rest = if case == "ahead" { "Content-Length: 1\r\n\r\nx" } else { "\r\n" };
+            let mut client = asked(&running, "GET", case, rest);
+            let answer = client.answer();
+            // Not every engine asks whether a call blocks.
+            let is_asked = case != "before" || answer.status != 200;
+            assert!(!is_asked || answer.status == 500 && answer.closes(), "{case}: {answer:?}");
+            if is_asked {
+                client.ends();
+                if !["later", "change"].contains(&case) {
+                    is_named("GET", case);
+                }
+            }
+        }
+    }
+    ends_well(running);
+}
+
+/// The writer of an answer to HEAD is dropped without a call.
+#[test]
+fn a_writer_that_is_not_called_is_answered_with_500() {
+    let running = start();
+    for case in ["writer", "filter-drop"] {
+        let mut client = asked(&running, "HEAD", case, "\r\n");
+        assert_eq!(client.answer_to_head().status, 500, "{case}");
+        is_named("HEAD", case);
+    }
+    ends_well(running);
+}
+
+/// The value is dropped when the answer is there, so nothing is lost.
+#[test]
+fn a_whole_answer_is_delivered_and_its_connection_goes_on() {
+    let running = start();
+    for (case, length) in [("short", 100), ("long", 100_000), ("feed", 20)] {
+        for _ in 0..3 {
+            let mut client = asked(&running, "GET", case, "\r\n");
+            let answer = client.answer();
+            assert_eq!((answer.status, answer.text().len()), (200, length), "{case}");
+            client.get("/ok").is(200, "hello");
+            if case != "feed" {
+                is_named("GET", case);
+            }
+        }
+    }
+    ends_well(running);
+}
+
+#[test]
+fn an_upgraded_connection_ends_alone() {
+    let running = start();
+    for case in ["upgrade", "receiver"] {
+        for _ in 0..3 {
+            let mut client = asked(&running, "GET", case, "Connection: upgrade\r\nUpgrade: echo\r\n\r\nbytes");
+            assert_eq!(client.answer_head().status, 101, "{case}");
+            client.rest();
+        }
+    }
+    is_logged(&["the handler of an upgraded connection panicked: a value panics"]);
+    is_logged(&["the receiver of an upgraded connection panicked: a receiver panics"]);
+    ends_well(running);
+}
+
+/// Every thread has gone on, and the handler's own value panics last.
+#[track_caller]
+fn ends_well(running: Running) {
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(&running)).collect();
+    clients.iter_mut().for_each(|client| client.get("/ok").is(200, "hello"));
+    drop(clients);
+    let report = running.shutdown(crate::support::TIMEOUT);
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+    is_logged(&["a value of the handler panicked at the end: a value panics"]);
+    assert!(logged(&["bug of weftwork"]).is_empty());
+}
