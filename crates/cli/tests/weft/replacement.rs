@@ -305,3 +305,26 @@ fn pid_1_is_not_replaced() {
     assert!(line.contains("it is PID 1 of a container"), "{line}");
     assert_eq!(weft.connect().ask("GET /health").status, 200);
 }
+
+/// systemd ends the processes of a service together with its main process, unless it is told of another one.
+#[test]
+fn without_a_message_to_systemd_a_service_is_not_replaced() {
+    let folder = Deployment::new("service");
+    // A shell with the name of systemd starts the service.
+    let parent = folder.path("systemd");
+    fs::copy("/bin/bash", &parent).unwrap();
+    let mut command = Command::new(&parent);
+    command
+        .arg("-c")
+        .arg("\"$0\" --port 0 & echo $!; wait")
+        .arg(folder.path("weft"))
+        .env("INVOCATION_ID", "1");
+    command.env_remove("NOTIFY_SOCKET").stdin(std::process::Stdio::null());
+    let mut weft = Weft::start_command(command);
+    let service = Successor(weft.lines[0].parse().unwrap());
+    signal(service.0, "-USR2");
+    let line = weft.wait_for("SIGUSR2");
+    assert!(line.contains("set Type=notify in its unit"), "{line}");
+    assert_eq!(weft.connect().ask("GET /health").status, 200);
+    service.end();
+}

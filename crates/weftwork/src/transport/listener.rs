@@ -187,7 +187,7 @@ impl Listener {
     /// Stops accepting and frees the address, even if a thread still holds the listener, such as a loop that is stuck
     /// in a handler. A given socket stays open for the process that gave it.
     pub(crate) fn shut(&self) {
-        self.share.remove_file();
+        self.share.shut();
         if !self.is_given() {
             // If the system does not support this for listeners, they end with their last holder.
             let _ = net::shutdown(&self.fd, net::Shutdown::Both);

@@ -17,6 +17,8 @@ pub(crate) struct SocketShare {
     is_given: bool,
     /// Whether the process before or after this one holds the socket too.
     is_held_elsewhere: AtomicBool,
+    /// Whether the listener accepts no more. A thread may still hold its socket.
+    is_shut: AtomicBool,
     sockets: Mutex<Vec<Weak<OwnedFd>>>,
 }
 
@@ -54,7 +56,7 @@ impl SocketShare {
     pub(crate) fn all() -> Vec<Arc<SocketShare>> {
         let shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<Arc<SocketShare>> = shares.iter().filter_map(Weak::upgrade).collect();
-        all.retain(|share| !share.sockets().is_empty());
+        all.retain(|share| !share.is_shut.load(Ordering::SeqCst) && !share.sockets().is_empty());
         all.sort_by_key(|share| share.bound.as_ref().map(|bound| bound.call));
         all
     }
@@ -99,8 +101,9 @@ impl SocketShare {
         }
     }
 
-    /// Removes the file of a Unix socket.
-    pub(super) fn remove_file(&self) {
+    /// Notes that the listener accepts no more, and removes the file of a Unix socket.
+    pub(super) fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
         drop(lock(&self.file).take());
     }
 

@@ -209,13 +209,19 @@ fn check() -> Result<(), Failure> {
             "it is PID 1 of a container, which ends with this process: start another container and then stop this one",
         ));
     }
-    let is_under_systemd = is_set("INVOCATION_ID") && rustix::process::getppid().is_some_and(Pid::is_init);
-    if is_under_systemd && !is_set("NOTIFY_SOCKET") {
+    if is_set("INVOCATION_ID") && !is_set("NOTIFY_SOCKET") && is_started_by_systemd() {
         return Err(Failure::Refused(
             "systemd would end the service together with this process: set Type=notify in its unit",
         ));
     }
     Ok(())
+}
+
+/// Also true under the systemd of a user.
+fn is_started_by_systemd() -> bool {
+    let Some(parent) = rustix::process::getppid() else { return false };
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", parent.as_raw_nonzero()));
+    parent.is_init() || name.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
 fn start(shares: &[Arc<SocketShare>]) -> Result<(Child, UnixStream), Failure> {
