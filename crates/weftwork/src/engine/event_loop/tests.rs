@@ -11,7 +11,7 @@ use mio::{Poll, Token};
 use super::*;
 use crate::conn::{Call, Conn};
 use crate::engine::thread_wait::ThreadWait;
-use crate::message::{Handler, Request, Response};
+use crate::message::{Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
