@@ -345,7 +345,7 @@ impl Conn {
                 // A client that waits for 100 Continue sends nothing before the handler asks for it.
                 let ahead = has_use && !self.http.wants_continue();
                 let is_absolute = buffers.head.is_absolute();
-                let Some(ahead) = self.reads_ahead(ahead, cx) else { return None };
+                let ahead = self.reads_ahead(ahead, cx)?;
                 self.phase = if ahead { Phase::Body } else { Phase::Ready };
                 if is_absolute {
                     self.refuse_if_misdirected(cx);

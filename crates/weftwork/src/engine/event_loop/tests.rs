@@ -10,9 +10,8 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::conn::{Call, Conn};
-use crate::engine::testing::client::panics_when_sent;
 use crate::engine::thread_wait::ThreadWait;
-use crate::message::{Handler, Request, Response};
+use crate::message::{Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -177,40 +176,34 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Creates a loop with one connection, whose response is due in an hour.
 fn with_delayed(cx: &Context, loops: &Arc<LoopGroup>, poll: Poll) -> (EventLoop, UnixStream) {
     let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
-    let (lp, theirs, panicked) = with_answered(cx, loops, poll, &handler);
-    assert!(!panicked);
+    let (mut lp, mut active, theirs) = with_request(cx, loops, poll);
+    let (wait, slot) = (ThreadWait::new(cx), cx.watchdog.call_slot());
+    let dates = &mut crate::transport::DateCache::new(lp.now());
+    active.conn.run(Call { cx, now: lp.now(), handler: &handler, wait: &wait, dates, slot: &slot });
+    assert!(lp.resume(active, cx).is_none(), "it wants another call");
     (lp, theirs)
 }
 
-/// Creates a loop with one connection, whose request was answered. Returns also whether the loop panicked.
-fn with_answered(
-    cx: &Context,
-    loops: &Arc<LoopGroup>,
-    poll: Poll,
-    handler: &dyn Handler,
-) -> (EventLoop, UnixStream, bool) {
+/// Creates a loop with one connection, which has a request.
+fn with_request(cx: &Context, loops: &Arc<LoopGroup>, poll: Poll) -> (EventLoop, ActiveConn, UnixStream) {
     let mut lp = EventLoop::new(0, poll, loops, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
     loops.send(0, LoopMessage::Adopt(conn));
     lp.wait(cx, Some(Duration::ZERO));
-    let mut active = lp.poll_ready(cx).unwrap();
-    let (wait, slot) = (ThreadWait::new(cx), cx.watchdog.call_slot());
-    let dates = &mut crate::transport::DateCache::new(lp.now());
-    active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, slot: &slot });
-    let settled = catch_unwind(AssertUnwindSafe(|| lp.resume(active, cx).is_none()));
-    assert!(!matches!(settled, Ok(false)), "it wants another call");
-    (lp, theirs, settled.is_err())
+    let active = lp.poll_ready(cx).unwrap();
+    (lp, active, theirs)
 }
 
 #[test]
 fn a_panic_frees_the_slot() {
     let cx = Context::new(Settings::default()).unwrap();
     let (loops, poll) = group_of_one();
-    let (mut lp, _theirs, panicked) =
-        with_answered(&cx, &loops, poll, &|_: &mut Request<'_>| panics_when_sent());
-    assert!(panicked && lp.table.len() == 1 && cx.stats().connections == 0);
+    let (mut lp, mut active, _theirs) = with_request(&cx, &loops, poll);
+    let bug = catch_unwind(AssertUnwindSafe(|| active.guarded(&loops, |_| panic!("as asked"))));
+    drop(active);
+    assert!(bug.is_err() && lp.table.len() == 1 && cx.stats().connections == 0);
     lp.wait(&cx, Some(Duration::from_secs(60)));
     assert!(lp.poll_ready(&cx).is_none());
     assert_eq!(lp.table.len(), 0);

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use super::burst::TIMEOUT;
-use crate::message::Response;
 
 pub(in crate::engine) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -36,22 +35,6 @@ pub(in crate::engine) fn is_next_answer(stream: &mut TcpStream, body: &str) {
         assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&part[..count]);
     }
-}
-
-/// Returns a response that panics in code of the user, outside of any handler.
-pub(in crate::engine) fn panics_when_sent() -> Response {
-    struct Large;
-    impl AsRef<[u8]> for Large {
-        fn as_ref(&self) -> &[u8] {
-            &[b'x'; 64 << 10]
-        }
-    }
-    impl Drop for Large {
-        fn drop(&mut self) {
-            panic!("as asked");
-        }
-    }
-    Response::bytes(bytes::Bytes::from_owner(Large))
 }
 
 /// Runs `act` while a client sends requests on this connection without end, and reads the responses.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::engine::testing::burst::{self, Burst};
 use crate::engine::testing::client::{
-    ask_on, connect, is_answered_on, is_next_answer, panics_when_sent, while_asking_without_end,
+    ask_on, connect, is_answered_on, is_next_answer, while_asking_without_end,
 };
 use crate::message::{Feed, FeedLimits, Request, Response};
 use crate::transport::address::Address;
@@ -67,27 +67,6 @@ fn connections_that_wait_are_served_while_the_server_drains() {
     engine.wake();
     kept[1..].iter_mut().for_each(|stream| is_next_answer(stream, "hello"));
     burst::eventually("all of them are over", || engine.cx.stats().connections == 0);
-    is_over(&engine);
-}
-
-#[test]
-fn a_panic_costs_one_connection_and_no_thread() {
-    let handler = |req: &mut Request<'_>| match req.path() {
-        "/panics" => panics_when_sent(),
-        _ => Response::text("hello"),
-    };
-    let (engine, address) = alone(handler);
-    engine.open().unwrap();
-    for _ in 0..3 {
-        let mut stream = connect(address);
-        ask_on(&mut stream, "/panics");
-        // The connection may end in any way.
-        let _ = stream.read_to_end(&mut Vec::new());
-        let mut other = connect(address);
-        ask_on(&mut other, "/");
-        is_next_answer(&mut other, "hello");
-        assert_eq!(engine.threads(), 1);
-    }
     is_over(&engine);
 }
 
