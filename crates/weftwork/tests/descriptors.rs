@@ -107,7 +107,7 @@ fn leave_a_feed(engine: Engine) {
     let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(move |_: &mut Request| {
         let (sender, feed) = Feed::new(FeedLimits::default());
         kept.lock().unwrap().push(sender);
-        Response::feed(feed)
+        Response::feed(feed).endless()
     });
     let server = server.unwrap();
     let come_and_go = |count: usize| {

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::into_response::IntoResponse;
 use super::response::Response;
+#[cfg(feature = "json")]
 use crate::transport::log_queue::log_line;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
