@@ -441,7 +441,7 @@ fn engines_learn_each_route_by_itself() {
     }
     assert_ne!(learned("GET", "/admin"), learned("GET", "/teams/1/deep"), "one enum, nested twice");
     assert_eq!(learned("GET", "/report"), Blocking::Always);
-    assert_eq!(learned("GET", "/nothing"), Blocking::Never);
+    assert_eq!(Site::blocking_of(MethodFilter::GET, b"/nothing"), None);
 }
 
 #[test]
