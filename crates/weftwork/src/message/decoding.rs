@@ -2,16 +2,14 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
-use super::exchange::{Exchange, forward_the_rest};
+use super::exchange::{Exchange, forward_the_response, forward_the_rest};
 use super::large_stack::with_large_stack;
 use super::request::{Request, RequestData};
 use super::response::{Payload, Response};
@@ -207,22 +205,7 @@ impl Exchange for Decoded<'_> {
         &self.state.trailers
     }
 
-    fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        self.below.write(data)
-    }
-
-    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
-        self.below.send_trailers(fields)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.below.flush()
-    }
-
-    fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
-        self.below.pause(timeout)
-    }
-
+    forward_the_response!();
     forward_the_rest!();
 }
 

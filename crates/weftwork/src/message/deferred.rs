@@ -82,7 +82,7 @@ impl Response {
     /// The handler ends with this response. Middleware sees `otherwise` without a body. Headers that middleware adds
     /// are sent with the final response, and [`StreamFilter::answered`] reports that response. The body of a sent
     /// response is not compressed. A client that closes only its sending side still gets it (RFC 9112 section 9.6). The
-    /// request no longer exists by then, so read what you need of its body before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
+    /// request no longer exists when it is sent, so read what you need of its body before ([`BodyError::AfterResponse`](crate::BodyError::AfterResponse)).
     ///
     /// ```
     /// use std::sync::Mutex;

@@ -180,6 +180,31 @@ macro_rules! forward_the_rest {
 }
 pub(super) use forward_the_rest;
 
+/// Methods that write the response, which a wrapping exchange forwards if it changes only the request.
+macro_rules! forward_the_response {
+    () => {
+        fn write(&mut self, data: &[u8]) -> std::io::Result<()> {
+            self.below.write(data)
+        }
+
+        fn send_trailers(
+            &mut self,
+            fields: &[(http::HeaderName, http::HeaderValue)],
+        ) -> std::io::Result<bool> {
+            self.below.send_trailers(fields)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            self.below.flush()
+        }
+
+        fn pause(&mut self, timeout: std::time::Duration) -> std::io::Result<bool> {
+            self.below.pause(timeout)
+        }
+    };
+}
+pub(super) use forward_the_response;
+
 /// An upgraded connection, shared by its two halves.
 pub(crate) trait UpgradedIo: Send + Sync {
     /// Returns the address of the peer. Unix sockets have none.

@@ -1,6 +1,5 @@
 //! Presents a request without some of its fields.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::decoding::take_data;
-use super::exchange::{Exchange, forward_the_rest};
+use super::exchange::{Exchange, forward_the_response, forward_the_rest};
 use super::request::Request;
 use super::response::Response;
 
@@ -69,21 +68,6 @@ impl Exchange for HeadView<'_> {
         self.below.trailers()
     }
 
-    fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        self.below.write(data)
-    }
-
-    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
-        self.below.send_trailers(fields)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.below.flush()
-    }
-
-    fn pause(&mut self, timeout: Duration) -> io::Result<bool> {
-        self.below.pause(timeout)
-    }
-
+    forward_the_response!();
     forward_the_rest!();
 }

@@ -6,16 +6,13 @@ use mio::{Events, Poll};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
+use crate::engine::testing::burst;
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
 /// Returns a listener, and a function that connects to it.
 fn listener() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
-    let any = ([127, 0, 0, 1], 0).into();
-    let listener =
-        Listener::bind(&Address::Tcp(any), false, &[], &crate::transport::socket_share::Bound::new(""))
-            .unwrap();
-    listener.listen(8).unwrap();
+    let listener = burst::listener(8);
     let Address::Tcp(address) = *listener.address() else { unreachable!("it is bound to a port") };
     (Arc::new(vec![listener]), move || TcpStream::connect(address).unwrap())
 }

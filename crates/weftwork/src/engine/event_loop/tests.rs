@@ -10,6 +10,7 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::conn::{Call, Conn};
+use crate::engine::testing::burst;
 use crate::engine::thread_wait::ThreadWait;
 use crate::message::{Request, Response};
 use crate::settings::Settings;
@@ -85,14 +86,7 @@ fn a_writable_idle_connection_is_no_event() {
 #[test]
 fn a_loop_that_is_asked_to_close_idle_also_accepts() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let listener = Listener::bind(
-        &Address::Tcp(([127, 0, 0, 1], 0).into()),
-        false,
-        &[],
-        &crate::transport::socket_share::Bound::new(""),
-    )
-    .unwrap();
-    listener.listen(8).unwrap();
+    let listener = burst::listener(8);
     let listeners = Arc::new(vec![listener]);
     let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
     let group = LoopGroup::new(&polls).unwrap();
@@ -145,14 +139,7 @@ fn a_kept_connection_moves_to_the_loop_with_the_fewest() {
 #[test]
 fn many_connections_do_not_all_stay_on_one_loop() {
     let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
-    let listener = Listener::bind(
-        &Address::Tcp(([127, 0, 0, 1], 0).into()),
-        false,
-        &[],
-        &crate::transport::socket_share::Bound::new(""),
-    )
-    .unwrap();
-    listener.listen(128).unwrap();
+    let listener = burst::listener(128);
     let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
     let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
     let loops = LoopGroup::new(&polls).unwrap();

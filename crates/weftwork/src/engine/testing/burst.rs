@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::transport::address::Address;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
+use crate::transport::socket_share::Bound;
 
 /// Much longer than any wait here takes.
 pub(in crate::engine) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,17 +29,18 @@ pub(in crate::engine) struct Site {
     pub(in crate::engine) listener: Listener,
 }
 
+/// Returns a listener at a free port.
+pub(in crate::engine) fn listener(backlog: u32) -> Listener {
+    let address = Address::Tcp(([127, 0, 0, 1], 0).into());
+    let listener = Listener::bind(&address, false, &[], &Bound::new("")).unwrap();
+    listener.listen(backlog).unwrap();
+    listener
+}
+
 impl Burst {
     /// Opens `size` connections, each with a request, which are not accepted yet.
     pub(in crate::engine) fn pending(size: usize) -> (Burst, Site) {
-        let listener = Listener::bind(
-            &Address::Tcp(([127, 0, 0, 1], 0).into()),
-            false,
-            &[],
-            &crate::transport::socket_share::Bound::new(""),
-        )
-        .unwrap();
-        listener.listen(128).unwrap();
+        let listener = listener(128);
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let clients = (0..size).map(|_| {
             let mut client = TcpStream::connect(address).unwrap();
