@@ -191,13 +191,16 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     }
 
     /// Submits a job in front of all others. The job is never rejected. It is dropped if the server has stopped.
-    pub(super) fn submit_front(&self, job: J, spawn: impl Fn()) {
+    /// `has_reserve` tells whether a thread is [reserved](ThreadPool::reserve) for the job. That ends here.
+    pub(super) fn submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
         state.queue.push_front(job);
         state.urgent += 1;
+        // With the lock held. Later, the thread would count twice, and a job could be rejected for which a thread is free.
+        self.reserved.fetch_sub(usize::from(has_reserve), Ordering::SeqCst);
         self.note_length(&state);
         drop(state);
         self.request_thread(&spawn);

@@ -194,7 +194,7 @@ impl Workers {
         }
         // Several acceptors may have seen the last place in the queue. One connection too many does no harm.
         if let Err(job) = self.pool.submit(job, || self.spawn()) {
-            self.pool.submit_front(job, || self.spawn());
+            self.pool.submit_front(job, false, || self.spawn());
         }
     }
 

@@ -169,10 +169,6 @@ fn clients_in_the_accept_queue_are_answered() {
 /// Handlers that do not return in time are left behind. Clients that no handler has seen are told, and not reset.
 #[test]
 fn clients_in_the_accept_queue_are_told_if_no_thread_gets_free() {
-    if matches!(CASE.engine, weftwork::Engine::Adaptive { .. }) {
-        // Its loops go on, so that no client waits in the accept queue.
-        return;
-    }
     let (Site { running, inside }, blocked, waiting) = all_at_work(6);
     let report = running.shutdown(Duration::from_millis(700));
     for mut client in waiting {

@@ -168,15 +168,12 @@ impl Shared {
             self.predictor.record_stuck(route);
         }
         let (now, had_reserve) = (lp.now(), std::mem::take(&mut lp.has_reserve));
-        if !self.pool.has_thread_in_front(false) {
+        if !self.pool.has_thread_in_front(had_reserve) {
             // The connections of the loop wait until a thread leads it. No other loop sends it new connections.
             self.loops.note_load(lp.index, usize::MAX / 2);
             self.warn_exhausted(now);
         }
-        self.pool.submit_front(Job::Lead(lp), || self.spawn());
-        if had_reserve {
-            self.pool.unreserve(|| self.spawn());
-        }
+        self.pool.submit_front(Job::Lead(lp), had_reserve, || self.spawn());
     }
 
     fn end_reserve(self: &Arc<Shared>, lp: &mut EventLoop) {

@@ -13,7 +13,7 @@ use http::HeaderValue;
 
 use super::*;
 use crate::engine::loops::LoopMessage;
-use crate::engine::testing::burst::eventually;
+use crate::engine::testing::burst::{self, eventually};
 use crate::engine::testing::client::in_some_round;
 use crate::message::{Blocking, IntoResponse, Request, RequestLine, Response};
 use crate::settings::Settings;
@@ -46,14 +46,7 @@ impl TestEngine {
     }
 
     fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
-        let listener = Listener::bind(
-            &Address::Tcp(([127, 0, 0, 1], 0).into()),
-            false,
-            &[],
-            &crate::transport::socket_share::Bound::new(""),
-        )
-        .unwrap();
-        listener.listen(128).unwrap();
+        let listener = burst::listener(128);
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let settings = settings.connections_max(1000).accepted_max(1000);
@@ -178,7 +171,7 @@ fn gated(gate: &Arc<RwLock<()>>) -> impl Handler {
 fn requests_wait_for_existing_threads_if_the_system_refuses_more() {
     let gate = Arc::new(RwLock::new(()));
     let engine = TestEngine::open(gated(&gate), |shared| shared.threads.give_at_most(6));
-    // By then the route is known to be quick.
+    // After these calls the route is known to be quick.
     (0..4).for_each(|_| engine.is_quick());
     for _ in 0..2 {
         let held = gate.write().unwrap();

@@ -390,11 +390,8 @@ fn loom_thread_pool_keeps_a_thread_for_a_reserve() {
         let is_granted = pool.reserve(no_spawn);
         if is_granted {
             assert!(pool.has_thread_in_front(true), "it was promised");
-            pool.submit_front(1, no_spawn);
-            pool.unreserve(no_spawn);
-        } else {
-            pool.submit_front(1, no_spawn);
         }
+        pool.submit_front(1, is_granted, no_spawn);
         other.join().unwrap();
         let taken = worker.join().unwrap();
         assert!(taken == [1, 2] || !is_granted && taken == [2, 1], "{taken:?}");

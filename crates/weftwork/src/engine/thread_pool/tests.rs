@@ -109,7 +109,7 @@ fn a_job_in_front_is_taken_first_and_never_rejected() {
     occupy(&pool);
     assert_eq!(pool.submit(1, no_start), Ok(()));
     assert!(!pool.is_starved());
-    pool.submit_front(2, no_start);
+    pool.submit_front(2, false, no_start);
     assert!(pool.is_starved());
     pool.note_done();
     assert!(!pool.is_starved(), "a thread is free for it");
@@ -123,7 +123,7 @@ fn a_job_in_front_has_a_thread_only_if_one_can_take_it() {
     assert!(!pool.has_thread_in_front(false));
     pool.note_done();
     assert!(pool.has_thread_in_front(false));
-    pool.submit_front(1, no_start);
+    pool.submit_front(1, false, no_start);
     assert!(!pool.has_thread_in_front(false), "the thread is for the first one");
     assert_eq!(take(&pool, &no_start), 1);
 }
@@ -136,7 +136,7 @@ fn a_closed_pool_takes_no_job() {
     drop(pool.close());
     assert_eq!(pool.stats(), PoolStats { threads: 1, idle: 1, queued: 0 });
     assert!(!pool.has_queue() && pool.submit(job.clone(), no_start).is_err());
-    pool.submit_front(job.clone(), no_start);
+    pool.submit_front(job.clone(), false, no_start);
     assert_eq!(Arc::strong_count(&job), 1, "each of them was dropped");
     assert!(!pool.count_in());
     assert!(pool.next(false, &no_start).is_none());
@@ -164,7 +164,7 @@ fn jobs_are_dropped_without_the_lock() {
     assert!(pool.submit(job(), start_none).is_ok());
     drop(pool.close());
     assert!(was_free.swap(false, Ordering::Relaxed), "when the pool closes");
-    pool.submit_front(job(), no_start);
+    pool.submit_front(job(), false, no_start);
     assert!(was_free.swap(false, Ordering::Relaxed), "when it is closed");
 }
 
@@ -298,7 +298,7 @@ fn a_reserved_thread_takes_the_job_in_front() {
         assert!(pool.reserve(no_start));
         assert!(pool.submit(1, no_start).is_ok());
         assert!(pool.has_thread_in_front(true));
-        pool.submit_front(2, no_start);
+        pool.submit_front(2, false, no_start);
         assert_eq!(parked.join().unwrap(), 2);
     });
 }
@@ -307,12 +307,12 @@ fn a_reserved_thread_takes_the_job_in_front() {
 fn the_queue_is_drained_with_the_jobs_in_front() {
     let pool = pool(Limits { threads_max: 1, ..LIMITS });
     assert!(pool.submit(1, start_none).is_ok());
-    pool.submit_front(2, no_start);
+    pool.submit_front(2, false, no_start);
     assert_eq!(pool.drain_queue(), [2, 1]);
     assert!(!pool.has_queue());
     // The thread is free for another job in front.
     assert!(pool.has_thread_in_front(false));
-    pool.submit_front(3, no_start);
+    pool.submit_front(3, false, no_start);
     assert_eq!(take(&pool, &no_start), 3);
 }
 
@@ -389,7 +389,7 @@ fn a_job_in_front_gets_a_spare_thread() {
     assert!(pool.submit(1, spawn).is_ok());
     assert!(!pool.has_thread() && pool.has_thread_in_front(false));
     assert_eq!(started.get(), 0, "a job that waits behind has to wait");
-    pool.submit_front(2, spawn);
+    pool.submit_front(2, false, spawn);
     assert_eq!((started.get(), pool.stats().threads), (1, 2));
     assert!(!pool.has_thread_in_front(false), "there is one spare thread, which has not come yet");
     assert_eq!(take(&pool, &no_start), 2);
@@ -398,4 +398,17 @@ fn a_job_in_front_gets_a_spare_thread() {
     assert_eq!((pool.stats().threads, pool.stats().queued), (1, 1));
     pool.note_done();
     assert_eq!(take(&pool, &no_start), 1, "and the other one goes on with the queue");
+}
+
+/// A thread that was reserved does not count twice, for the job and beside it.
+#[test]
+fn a_reservation_ends_with_its_job() {
+    let pool = pool(Limits { threads_max: 3, queue_max: 0, ..LIMITS });
+    occupy(&pool);
+    assert!(pool.count_in());
+    pool.parked.fetch_add(1, Ordering::SeqCst);
+    assert!(pool.reserve(no_start));
+    pool.submit_front(1, true, no_start);
+    assert_eq!(take(&pool, &no_start), 1);
+    assert!(pool.submit(2, start_none).is_ok(), "a third thread may be started");
 }
