@@ -12,21 +12,16 @@ use crate::conn::Phase;
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::error::{OneLine, panic_message};
 use crate::message::drop_caught::{drop_caught, drop_payload};
-use crate::message::{IntoResponse, Problem, Response};
+use crate::message::{IntoResponse, Payload, Problem, Response};
+use crate::transport::Tick;
 use crate::transport::events::{Event, ShedReason};
 use crate::transport::log_queue::log_line;
-use crate::transport::{CallSlot, Tick};
 
-impl<'a> ConnExchange<'a> {
+impl ConnExchange<'_> {
     /// Answers a request over which code of the user has panicked. A response that was written stays as it is, because
     /// only a value of it has panicked as it was dropped.
     #[cold]
-    pub(super) fn recover(
-        &mut self,
-        panic: Box<dyn Any + Send>,
-        response: Option<Response>,
-        slot: &'a CallSlot,
-    ) -> Tick {
+    pub(super) fn recover(&mut self, panic: Box<dyn Any + Send>, response: Option<Response>) -> Tick {
         let what = if response.is_some() { "a value of a request or response" } else { "a handler" };
         let busy = self.note_panic(what, panic);
         if let Err(again) = drop_caught(response) {
@@ -47,7 +42,11 @@ impl<'a> ConnExchange<'a> {
             return now;
         }
         let mut answer = busy.map_or_else(Response::server_error, Problem::into_response).with_close();
-        self.answer(&mut answer, now, slot)
+        self.conn.timer.resume(now);
+        let mut payload = std::mem::replace(&mut answer.payload, Payload::Empty);
+        let after = self.whole(&answer, &mut payload, now).unwrap_or(After::Close);
+        self.conn.phase = Phase::Send(after);
+        now
     }
 
     /// Error of a streamed body's writer in place of its panic.
