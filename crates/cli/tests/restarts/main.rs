@@ -64,7 +64,7 @@ fn replaced_under_load(engine: &str, front: Option<fn(&str) -> Option<Front>>) {
         server.replace();
     }
     load.wait_for(load::requests());
-    // The last process before has ended by then, so its idle connections were closed under load.
+    // During this time the last replaced process ends, so its idle connections are closed under load.
     load.go_on(Duration::from_millis(1500));
     load.end(engine);
 }

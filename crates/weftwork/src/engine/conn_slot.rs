@@ -44,7 +44,7 @@ impl<T> ConnSlot<T> {
     }
 
     /// Puts the value back. Returns a value if an event was missed meanwhile, and whether that was the last event.
-    /// The value may be of the next generation by then.
+    /// The value may be of the next generation.
     pub(super) fn put(&self, generation: usize, value: T) -> Option<(T, bool)> {
         self.cell.swap(Some(value));
         // Another thread may have taken the value already, and have freed the slot.

@@ -51,7 +51,7 @@ pub enum LogFormat {
 ///   last byte in the kernel, so a slow client is visible. A request has arrived when the server has read its head and
 ///   the part of its body that is read ahead. An upgrade ends with its 101.
 /// - A client that left before its response was written has the status 499, as in nginx. A client that has closed only its
-///   sending side by then looks the same.
+///   sending side looks the same.
 /// - If this middleware is around the whole handler, requests that the server rejects before any handler runs have a
 ///   line too. Examples are malformed heads (400, 414, 431), heads and bodies that arrive too late (408), and 503
 ///   without a free thread or descriptor. If the head was not whole, the line has `"-"` for the request line.

@@ -47,7 +47,7 @@ const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.7
 /// - **The status** is the one that was sent, whatever sent it. If this middleware is around the whole handler, the
 ///   responses of the server itself count too, such as 400, 408, 431 and 503.
 /// - **A client that left** before its response was written counts with status 499, as in nginx, and the `error_type`
-///   `client_gone` or `write_timeout`. A client that has closed only its sending side by then looks the same.
+///   `client_gone` or `write_timeout`. A client that has closed only its sending side looks the same.
 /// - **`error_type`** is the reason if the server has refused the request (`queue_full`, `head_timeout`, and others),
 ///   `cut_short` or `shutdown` if a response broke off, and the status for other responses with 5xx. Otherwise it is
 ///   empty.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Event, HEARTBEAT, as_event_stream, last_event_id};
 use crate::message::{Feed, FeedLimits, FeedSender, Request, Response, random_below};
 
-/// Range of the reconnection time for clients when the server stops, in milliseconds. By then another server may have
+/// Range of the reconnection time for clients when the server stops, in milliseconds. After this time another server may have
 /// replaced it. Each client gets a random time, so that not all return together.
 const RETRY_MS: RangeInclusive<u64> = 1000..=5000;
 
