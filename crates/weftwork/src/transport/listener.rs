@@ -18,6 +18,8 @@ use super::socket_file::{SocketFile, is_socket};
 use super::socket_share::{Bound, SocketShare};
 use super::stream::Stream;
 use super::system;
+#[cfg(feature = "_tls")]
+use super::tls::TlsAcceptor;
 use crate::error::Error;
 use crate::transport::log_queue::log_line;
 
@@ -30,6 +32,9 @@ pub(crate) struct Listener {
     address: Address,
     /// Whether its connections begin with a PROXY header.
     is_proxied: bool,
+    /// What its connections need to begin TLS. Without it, they are in clear.
+    #[cfg(feature = "_tls")]
+    tls: Option<Arc<TlsAcceptor>>,
     /// Further queues of the same address, from the process that this one replaces.
     queues: Mutex<Vec<Arc<OwnedFd>>>,
 }
@@ -89,7 +94,19 @@ impl Listener {
 
     fn new(share: Arc<SocketShare>, fd: OwnedFd, address: Address, is_proxied: bool) -> Listener {
         let fd = share.add(fd);
-        Listener { share, fd, address, is_proxied, queues: Mutex::default() }
+        Listener::of(share, fd, address, is_proxied)
+    }
+
+    fn of(share: Arc<SocketShare>, fd: Arc<OwnedFd>, address: Address, is_proxied: bool) -> Listener {
+        Listener {
+            share,
+            fd,
+            address,
+            is_proxied,
+            #[cfg(feature = "_tls")]
+            tls: None,
+            queues: Mutex::default(),
+        }
     }
 
     /// Wraps a socket that was bound elsewhere. `bound` is the address that named it.
@@ -154,10 +171,17 @@ impl Listener {
     /// option only now. Two servers cannot share a port by accident, because both would have to set the option before
     /// they bind.
     pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
+        let sibling = self.bind_sibling(backlog)?;
+        #[cfg(feature = "_tls")]
+        let sibling = Listener { tls: self.tls.clone(), ..sibling };
+        Ok(sibling)
+    }
+
+    fn bind_sibling(&self, backlog: u32) -> io::Result<Listener> {
         let (address, is_proxied) = (self.address.clone(), self.is_proxied);
         let share = self.share.clone();
         if let Some(fd) = self.queues().pop() {
-            return Ok(Listener { share, fd, address, is_proxied, queues: Mutex::default() });
+            return Ok(Listener::of(share, fd, address, is_proxied));
         }
         // The holder of a given socket also gets the connections in its queue, so there must be only one queue.
         if let Address::Tcp(tcp) = self.address
@@ -176,7 +200,7 @@ impl Listener {
         }
         // The same queue needs no second descriptor in a replacement.
         let fd = Arc::new(self.fd.try_clone()?);
-        Ok(Listener { share, fd, address, is_proxied, queues: Mutex::default() })
+        Ok(Listener::of(share, fd, address, is_proxied))
     }
 
     /// Returns the real address, with the port that the kernel chose for port 0.
@@ -222,6 +246,17 @@ impl Listener {
 
     pub(crate) fn is_proxied(&self) -> bool {
         self.is_proxied
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(crate) fn tls(&self) -> Option<&Arc<TlsAcceptor>> {
+        self.tls.as_ref()
+    }
+
+    /// Begins TLS on all later connections.
+    #[cfg(feature = "_tls")]
+    pub(crate) fn set_tls(&mut self, acceptor: Arc<TlsAcceptor>) {
+        self.tls = Some(acceptor);
     }
 
     /// Expects a PROXY header on all later connections.

@@ -15,6 +15,8 @@ pub(crate) mod socket_share;
 pub(crate) mod stream;
 pub(crate) mod system;
 pub(crate) mod thread_memory;
+#[cfg(feature = "_tls")]
+pub(crate) mod tls;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;
 

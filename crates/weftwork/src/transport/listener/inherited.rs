@@ -1,7 +1,7 @@
 //! Listeners that a process takes over from the process that it replaces.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::Listener;
 use crate::error::Error;
@@ -34,12 +34,13 @@ impl Listener {
     pub(crate) fn with_queues(self) -> Vec<Listener> {
         let queues = std::mem::take(&mut *self.queues());
         let (share, address, is_proxied) = (self.share.clone(), self.address.clone(), self.is_proxied);
-        let further = queues.into_iter().map(|fd| Listener {
-            share: share.clone(),
-            fd,
-            address: address.clone(),
-            is_proxied,
-            queues: Mutex::default(),
+        #[cfg(feature = "_tls")]
+        let tls = self.tls.clone();
+        let further = queues.into_iter().map(|fd| {
+            let listener = Listener::of(share.clone(), fd, address.clone(), is_proxied);
+            #[cfg(feature = "_tls")]
+            let listener = Listener { tls: tls.clone(), ..listener };
+            listener
         });
         std::iter::once(self).chain(further).collect()
     }
