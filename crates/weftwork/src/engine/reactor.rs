@@ -130,7 +130,7 @@ impl Reactor {
 
     /// The life of such a thread.
     fn serve_upgraded(self: &Arc<Reactor>) {
-        let is_wanted = || self.upgrade_pool.has_queue();
+        let is_wanted = || self.upgrade_pool.is_short();
         self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
             conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
         });

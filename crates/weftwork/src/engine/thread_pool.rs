@@ -293,6 +293,15 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         }
     }
 
+    /// Whether a job waits for which no thread is free and none can be started. While threads can be started, they take
+    /// the jobs, so that no connection has to end for them.
+    pub(super) fn is_short(&self) -> bool {
+        self.has_queue() && {
+            let state = lock(&self.state);
+            state.queue.len() > self.free(&state)
+        }
+    }
+
     /// Threads that wait for work.
     #[inline]
     pub(super) fn idle(&self) -> usize {

@@ -12,7 +12,7 @@
 //! all sockets on systems other than Linux, have one queue, from which all acceptors take. A thread that has finished
 //! its connection tries to accept before it waits. If many connections are short, that saves the wake-up.
 //!
-//! If other connections wait for a thread or a slot, a connection without a request for a second ends. Its thread
+//! If other connections wait for a slot, or for a thread and no thread can be started, a connection without a request for a second ends. Its thread
 //! checks that once a second.
 
 use std::io;
@@ -221,10 +221,10 @@ impl Workers {
         }
     }
 
-    /// Whether a connection waits for a thread or a slot. If it waits at a listener, only the first thread that asks
-    /// should end its own connection.
+    /// Whether a connection waits for a slot, or for a thread while no other thread can be started. If the connection waits at
+    /// a listener, only the first thread that asks should end its own connection.
     fn is_wanted(&self) -> bool {
-        self.pool.has_queue() || self.close_idle_wanted.swap(false, Ordering::Relaxed)
+        self.pool.is_short() || self.close_idle_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// Accepts a connection from the listeners, unless other connections already wait for a thread.

@@ -224,6 +224,21 @@ fn no_thread_is_started_while_another_is_about_to_look_at_the_queue() {
 }
 
 #[test]
+fn the_pool_is_short_only_if_no_thread_can_be_started() {
+    let pool = pool(Limits { threads_max: 2, ..LIMITS });
+    assert!(pool.submit(1, start_none).is_ok());
+    assert!(pool.has_queue() && !pool.is_short(), "a thread is on its way");
+    assert_eq!(take(&pool, &no_start), 1);
+    assert!(pool.submit(2, start_none).is_ok());
+    assert!(!pool.is_short(), "a second thread may be started");
+    assert_eq!(take(&pool, &no_start), 2);
+    assert!(pool.submit(3, no_start).is_ok());
+    assert!(pool.is_short(), "both threads are busy");
+    pool.note_done();
+    assert!(!pool.is_short(), "a thread is about to check the queue");
+}
+
+#[test]
 fn the_last_idle_thread_has_another_one_started_ahead_if_that_is_wanted() {
     for (starts_ahead, threads) in [(false, 1), (true, 2)] {
         let pool = pool(Limits { starts_ahead, ..LIMITS });
