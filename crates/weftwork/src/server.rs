@@ -3,7 +3,10 @@
 mod admin;
 mod caught_handler;
 mod environment;
+mod hsts;
 mod process;
+#[cfg(feature = "_tls")]
+mod redirect;
 mod status;
 mod wait;
 
@@ -16,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::app::middleware::HandlerExt;
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
@@ -30,6 +34,7 @@ use crate::transport::socket_share::Bound;
 use crate::transport::{system, thread_memory, watchdog};
 use admin::Admin;
 use caught_handler::CaughtHandler;
+use hsts::Hsts;
 use process::maintenance::ReloadHooks;
 pub use process::signals::Signals;
 use process::{descriptors, predecessor, replacement};
@@ -62,6 +67,8 @@ pub struct Server {
     engine: (Option<Engine>, Option<Engine>),
     settings: Settings,
     admin: Option<Box<Admin>>,
+    #[cfg(feature = "_tls")]
+    redirect: Option<Box<Server>>,
     /// An invalid variable, which keeps the server from starting.
     invalid_variable: Option<Error>,
     started: Slot,
@@ -230,6 +237,8 @@ impl Server {
         let status = self.status();
         let engine = status.engine();
         let Server { mut listeners, mut settings, admin, invalid_variable, reload_hooks, .. } = self;
+        #[cfg(feature = "_tls")]
+        let redirect = self.redirect;
         invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
@@ -255,7 +264,14 @@ impl Server {
         }
         let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
         let log = LogThread::start().map_err(refused)?;
-        let handler: Arc<dyn Handler> = Arc::new(CaughtHandler::new(handler));
+        let handler: Arc<dyn Handler> = match settings.hsts_max_age {
+            Duration::ZERO => Arc::new(CaughtHandler::new(handler)),
+            max_age => Arc::new(CaughtHandler::new(handler.with(Hsts::new(max_age)))),
+        };
+        #[cfg(feature = "_tls")]
+        let redirect = redirect.map(|redirect| redirect::start(*redirect, &listeners, &settings));
+        #[cfg(feature = "_tls")]
+        let redirect = redirect.transpose()?.map(Box::new);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
         let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
@@ -273,8 +289,18 @@ impl Server {
         }
         replacement::register(&cx, &handle);
         status.started(&cx, &handle);
-        let mut running =
-            Running { cx, handle, status, watchdog, reload_hooks, admin: None, stopped: false, log };
+        let mut running = Running {
+            cx,
+            handle,
+            status,
+            watchdog,
+            reload_hooks,
+            admin: None,
+            #[cfg(feature = "_tls")]
+            redirect,
+            stopped: false,
+            log,
+        };
         running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
         Ok(running)
     }
@@ -311,6 +337,8 @@ pub struct Running {
     watchdog: Option<JoinHandle<()>>,
     /// The side listener.
     admin: Option<Box<Running>>,
+    #[cfg(feature = "_tls")]
+    redirect: Option<Box<Running>>,
     reload_hooks: ReloadHooks,
     stopped: bool,
     /// Dropped last: its thread writes the lines of the stop.
@@ -395,6 +423,8 @@ impl Running {
             std::thread::sleep(DRAIN_TICK);
             ended_early = must_end();
         }
+        #[cfg(feature = "_tls")]
+        self.end_redirect();
         let called = Instant::now();
         // Closing the listeners resets the connections that wait there, and the kernel has already told those clients
         // that they are connected.

@@ -60,10 +60,10 @@ macro_rules! settings {
         ///
         /// | settings | 0 means |
         /// |---|---|
-        /// | `age_max`, `drain_delay`, `handler_warn_after`, `rate_bytes_min`, `request_timeout`, `upgrade_idle_timeout` | no limit, no delay, or no warning |
+        /// | `age_max`, `drain_delay`, `handler_warn_after`, `hsts_max_age`, `rate_bytes_min`, `request_timeout`, `upgrade_idle_timeout` | no limit, no delay, or no warning |
         /// | `drain_idle_timeout`, `drain_timeout`, `linger_timeout`, `unread_timeout` | no time: requests are cut, or connections are closed, at once |
         /// | `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`, `standby_kept`, `unread_bytes_max` | zero bytes or items (`standby_kept` must be at least 1 in the engine `pool`) |
-        /// | `connections_max`, `accepted_max` | a value computed at startup |
+        /// | `connections_max`, `accepted_max`, `https_port` | a value computed at startup |
         /// | other durations, sizes and numbers | rejected at startup, because a wait for a client would have no end or no request would fit |
         #[derive(Clone, Debug)]
         pub struct Settings {
@@ -248,6 +248,13 @@ settings! {
     /// Header in which trusted proxies name their client. The other header is never read. Default: `X-Forwarded-For`,
     /// which most proxies send.
     forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "header that names the client (x-forwarded-for, forwarded)";
+    /// Time for which browsers use only HTTPS for this host (`Strict-Transport-Security`, RFC 6797), in whole seconds. Sent with each
+    /// response whose scheme is `https`, unless the handler sets the header. Default: 0, not sent, because it cannot be revoked:
+    /// each page of the host must have HTTPS for that long.
+    hsts_max_age: Duration = Duration::ZERO, "time for which browsers use only HTTPS for this host (0s: not sent)";
+    /// Port that the redirect listener sends clients to. Default: 0, the port of the first TLS address. Set it if clients reach
+    /// that address by another port, as with a container.
+    https_port: u16 = 0, "port that redirects to HTTPS name (0: of the first TLS address)";
     /// Maximum number of open connections. Default: 0, which means 0.8 of the descriptor limit. The server raises that
     /// limit to its hard limit at startup. When exceeded: new connections wait in the kernel's backlog, and connections
     /// without a request for 1 s are closed to make room.

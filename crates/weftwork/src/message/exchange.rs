@@ -181,6 +181,7 @@ macro_rules! forward_the_rest {
 pub(super) use forward_the_rest;
 
 /// Methods that write the response, which a wrapping exchange forwards if it changes only the request.
+#[cfg(feature = "compression")]
 macro_rules! forward_the_response {
     () => {
         fn write(&mut self, data: &[u8]) -> std::io::Result<()> {
@@ -203,6 +204,7 @@ macro_rules! forward_the_response {
         }
     };
 }
+#[cfg(feature = "compression")]
 pub(super) use forward_the_response;
 
 /// An upgraded connection, shared by its two halves.

@@ -16,6 +16,8 @@ impl Server {
             engine: (None, None),
             settings: Settings::default(),
             admin: None,
+            #[cfg(feature = "_tls")]
+            redirect: None,
             invalid_variable: None,
             started: Slot::default(),
             reload_hooks: ReloadHooks::default(),

@@ -143,6 +143,7 @@ fn no_time_is_none_or_refused() {
         "age_max",
         "drain_delay",
         "drain_idle_timeout",
+        "hsts_max_age",
         "drain_timeout",
         "handler_warn_after",
         "linger_timeout",

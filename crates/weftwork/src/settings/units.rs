@@ -114,4 +114,4 @@ macro_rules! numbers {
         }
     } )+ };
 }
-numbers!(u32, usize);
+numbers!(u16, u32, usize);
