@@ -18,7 +18,7 @@ use crate::results::{self, Machine, Results, Row, SubjectInfo, collect, columns,
 use crate::runoff;
 use crate::site::Site;
 use crate::subject::{self, Subject};
-use crate::workloads::{GRID, Kind, QUICK, ROUTER, Workload};
+use crate::workloads::{GRID, Kind, QUICK, ROUTER, TLS, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
@@ -41,6 +41,10 @@ pub(crate) fn full(args: GridArgs) -> Result<GridOptions> {
 pub(crate) fn router(args: GridArgs) -> Result<GridOptions> {
     let sites = [Site::Bare, Site::Typed].map(Subject::Site).to_vec();
     args.options(15, [Duration::from_secs(1), Duration::ZERO], &ROUTER, sites)
+}
+
+pub(crate) fn tls(args: GridArgs) -> Result<GridOptions> {
+    args.options(3, [Duration::from_secs(1), Duration::ZERO], &TLS, subject::tls())
 }
 
 /// Measures, prints the tables, and writes the document and the page if they are wanted.
@@ -104,7 +108,7 @@ pub(crate) fn prepare(args: &GridArgs, subjects: &[Subject], workloads: &[&Workl
         );
     }
     let files_max = limits::raise_files()?;
-    if workloads.iter().any(|workload| workload.kind == Kind::Idle) {
+    if workloads.iter().any(|workload| matches!(workload.kind, Kind::Idle(_))) {
         check_idle(args.idle as u64, subjects, files_max)?;
     }
     // Before pinning: a build may use all cores.
@@ -175,7 +179,7 @@ fn info(subject: &Subject, peers: &Peers) -> SubjectInfo {
 fn empty_rows(options: &GridOptions, subjects: &[Subject]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &workload in &options.workloads {
-        for subject in subjects.iter().filter(|subject| subject.can(workload.ask)) {
+        for subject in subjects.iter().filter(|subject| subject.takes(workload)) {
             let why = left_out(subject, workload);
             rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
         }
@@ -222,7 +226,7 @@ fn run_row(
 ) -> Result<()> {
     let measured = match row.workload.kind {
         // Cores that rest may be moved together: their distance says nothing.
-        Kind::Paced { .. } | Kind::Idle => measure(peers, options, &row.subject, row.workload),
+        Kind::Paced { .. } | Kind::Idle(_) => measure(peers, options, &row.subject, row.workload),
         _ => distance.watch(|| measure(peers, options, &row.subject, row.workload)),
     };
     let sample = match measured {

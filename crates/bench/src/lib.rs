@@ -68,6 +68,12 @@ enum Command {
     /// The target is CPU a request: the median of its ratios to bare, taken round by round, is at most 1.03. If the quartiles of
     /// these ratios lie far apart, the machine was not quiet enough to tell.
     Router(GridArgs),
+    /// TLS: keep-alive, files, full and resumed handshakes, a storm of them, and idle connections
+    ///
+    /// All servers have the same ECDSA certificate, and are offered X25519 and AES-128-GCM alone. A handshake is a connection with one
+    /// request, closed after it. The storm sends a first flight, always the same bytes, so that the load has no work with it. A session
+    /// that is not resumed counts as an error if it should be.
+    Tls(GridArgs),
     /// What a request costs servers that run at once and have the load in turn, to a per cent
     ///
     /// For differences of a few per cent, between two builds for example: what the machine does meanwhile happens to all servers.
@@ -124,6 +130,7 @@ fn run(command: Command) -> Result<()> {
         Command::Quick(args) => grid::run(&grid::quick(args)?),
         Command::Full(args) => grid::run(&grid::full(args)?),
         Command::Router(args) => grid::run(&grid::router(args)?),
+        Command::Tls(args) => grid::run(&grid::tls(args)?),
         Command::Turns(args) => turns::run(&args),
         Command::Blocking(args) => blocking::run(&args),
         Command::Report { results, markdown } => report::pages(&Results::read(&results)?, &markdown),

@@ -7,6 +7,9 @@ mod paced;
 pub(crate) mod probe;
 pub(crate) mod response;
 pub(crate) mod tally;
+pub(crate) mod wire;
+
+use wire::Tls;
 
 /// Connections that all ask for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +28,15 @@ pub(crate) struct Group {
     pub(crate) lots_max: u32,
     /// Ask for these bytes alone, the first and the last.
     pub(crate) range: Option<(usize, usize)>,
+    /// None: in clear.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Group {
     /// GET, keep-alive, one request at a time.
     pub(crate) const fn get(path: &'static str, connections: usize) -> Self {
-        let (depth, close, body_bytes, browser, lots_max, range) = (1, false, 0, false, 0, None);
-        Group { path, connections, depth, close, body_bytes, browser, lots_max, range }
+        let (depth, close, body_bytes, browser, lots_max, range, tls) = (1, false, 0, false, 0, None, None);
+        Group { path, connections, depth, close, body_bytes, browser, lots_max, range, tls }
     }
 
     /// One request, as sent. With `close` the connection is to end after it.

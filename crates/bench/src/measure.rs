@@ -19,7 +19,7 @@ use crate::peers::Peers;
 use crate::procs::server::Server;
 use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
-use crate::workloads::{HEALTH, Kind, Workload};
+use crate::workloads::{Kind, Workload};
 pub(crate) use answer::expected;
 use meter::Meter;
 pub(crate) use metric::{Metric, Sample};
@@ -52,7 +52,7 @@ pub(crate) fn measure(
             let blocked = expected(&server, subject, workload, blockers)?;
             bench.mixed([quick, blockers], [&body, &blocked])?
         }
-        Kind::Idle => bench.idle_connections()?,
+        Kind::Idle(group) => bench.idle_connections(group)?,
     };
     server.check()?;
     Ok(sample)
@@ -142,12 +142,12 @@ impl Bench<'_> {
         })
     }
 
-    fn idle_connections(&self) -> Result<Sample> {
+    fn idle_connections(&self, group: &Group) -> Result<Sample> {
         let (pid, port) = (self.server.pid(), self.server.port);
         // What the server touches for the first time anyway is not a cost of the connections.
-        let early = warm_up(port, &HEALTH, WARM_UP * 2)?;
+        let early = warm_up(port, group, WARM_UP * 2)?;
         let before = settled_bytes(pid)?;
-        let held = idle::open(port, self.options.args.idle, &HEALTH)?;
+        let held = idle::open(port, self.options.args.idle, group)?;
         let bytes = settled_bytes(pid)?.saturating_sub(before) as f64;
         let meter = self.meter();
         interrupt::sleep(IDLE_TIME)?;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::args::ServerArgs;
 use crate::failure::{Failure, Result};
-use crate::load::probe;
+use crate::load::{probe, wire::CERTIFICATE};
 use crate::procs::server::{Ports, Server};
 use crate::results::LeftOut;
 use crate::subject::Subject;
@@ -111,6 +111,8 @@ impl Peers {
         };
         write("answers", "health", b"OK")?;
         write("answers", "json", br#"{"message":"Hello, World!"}"#)?;
+        write("tls", "cert.pem", CERTIFICATE.as_bytes())?;
+        write("tls", "key.pem", include_bytes!("../peers/tls/key.pem"))?;
         for (name, length) in FILES.iter().filter(|_| has_files) {
             write("files", name, &file_bytes(*length))?;
         }
@@ -131,16 +133,24 @@ impl Peers {
         workload: &Workload,
     ) -> Result<Server> {
         let port = self.ports.free()?;
+        let (has_tls, tls) = (workload.group().tls.is_some(), self.scratch.path().join("tls"));
         let command = match subject {
             Subject::Floor => self.floor(workload, port),
             Subject::Weft { engine } => {
                 let files = (workload.ask == Ask::File).then(|| self.scratch.path().join("files"));
-                weft_command(weft, port, engine.as_ref().or(self.args.engine.as_ref()), files.as_deref())
+                let engine = engine.as_ref().or(self.args.engine.as_ref());
+                let mut command = weft_command(weft, port, engine, files.as_deref());
+                if has_tls {
+                    command
+                        .env("WEFT_TLS_CERT", tls.join("cert.pem"))
+                        .env("WEFT_TLS_KEY", tls.join("key.pem"));
+                }
+                command
             }
             Subject::Peer(peer) => {
                 let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
                 let workers = self.args.cores.cores.server.count;
-                command(peer, program, port, workers, self.files_max, self.scratch.path())?
+                command(peer, program, port, workers, self.files_max, self.scratch.path(), has_tls)?
             }
             Subject::Site(site) => {
                 let mut command = Command::new(&self.bench);
@@ -189,6 +199,7 @@ fn command(
     workers: usize,
     files_max: u64,
     scratch: &Path,
+    has_tls: bool,
 ) -> Result<Command> {
     let (config, answers, files) =
         (scratch.join(peer.name).with_extension("conf"), scratch.join("answers"), scratch.join("files"));
@@ -208,6 +219,9 @@ fn command(
         ("@workers@", workers.to_string()),
         ("@workers_or_0@", if is_one { "0".to_owned() } else { workers.to_string() }),
         ("@reuseport@", if is_one { "" } else { " reuseport" }.to_owned()),
+        ("@tls@", String::new()),
+        ("@ssl@", if has_tls { " ssl" } else { "" }.to_owned()),
+        ("@tls_folder@", scratch.join("tls").display().to_string()),
         ("@files_max@", files_max.to_string()),
         ("@connections@", connections.to_string()),
         ("@descriptors@", descriptors.to_string()),
@@ -217,11 +231,17 @@ fn command(
     let fill =
         |text: &str| values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
     if !peer.configuration.is_empty() {
-        let written = fs::write(&config, fill(peer.configuration));
+        // What only TLS needs is marked.
+        let lines = peer.configuration.lines().filter(|line| has_tls || !line.starts_with("@tls@"));
+        let written = fs::write(&config, fill(&lines.collect::<Vec<_>>().join("\n")));
         written.map_err(|error| Failure::step(config.display(), error))?;
     }
     let mut command = Command::new(peer.executable(program));
-    command.args(peer.arguments.iter().map(|argument| fill(argument))).env("GOMAXPROCS", workers.to_string());
+    let for_tls: &[&str] =
+        if has_tls && peer.configuration.is_empty() { &["@tls_folder@", "@files@"] } else { &[] };
+    command
+        .args(peer.arguments.iter().chain(for_tls).map(|argument| fill(argument)))
+        .env("GOMAXPROCS", workers.to_string());
     Ok(command)
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::peers::{PEERS, Peer};
 use crate::site::Site;
-use crate::workloads::Ask;
+use crate::workloads::{Ask, Workload};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
@@ -30,6 +30,10 @@ pub(crate) fn quick() -> Vec<Subject> {
     ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect()
 }
 
+pub(crate) fn tls() -> Vec<Subject> {
+    ["weft", "nginx", "h2o", "hyper", "go-nethttp"].into_iter().filter_map(|name| name.parse().ok()).collect()
+}
+
 impl Subject {
     pub(crate) fn can(&self, ask: Ask) -> bool {
         match self {
@@ -38,6 +42,14 @@ impl Subject {
             Subject::Weft { .. } => ask != Ask::Route,
             Subject::Peer(peer) => peer.can.contains(&ask),
             Subject::Site(_) => ask == Ask::Route,
+        }
+    }
+
+    pub(crate) fn takes(&self, workload: &Workload) -> bool {
+        match (workload.group().tls, self) {
+            (None, _) => self.can(workload.ask),
+            (Some(_), Subject::Peer(peer)) => ["nginx", "h2o", "hyper", "go-nethttp"].contains(&peer.name),
+            (Some(_), _) => self.is_weft(),
         }
     }
 

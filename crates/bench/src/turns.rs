@@ -127,7 +127,7 @@ impl Turn {
 
 /// Starts the servers that can do what is asked, each with its connections.
 pub(crate) fn start(peers: &mut Peers, subjects: &[Subject], workload: &Workload) -> Result<Vec<TurnServer>> {
-    let able = subjects.iter().filter(|subject| subject.can(workload.ask));
+    let able = subjects.iter().filter(|subject| subject.takes(workload));
     able.map(|subject| {
         let server = peers.start(subject, workload)?;
         TurnServer::new(subject.to_string(), server, subject, workload)

@@ -37,8 +37,8 @@ pub(crate) enum Kind {
     Paced { group: Group, per_s: u32 },
     /// Quick requests alone, and again while others block.
     Mixed { quick: Group, blockers: Group },
-    /// Connections that wait.
-    Idle,
+    /// Connections that wait, each after one request.
+    Idle(Group),
 }
 
 /// What is asked for.
@@ -97,17 +97,20 @@ pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_00
 
 pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(table::quick);
 pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(table::grid);
-/// The workloads of quick and full. A name that is in both stands once.
+/// The workloads of quick, full and tls. A name that is in both stands once.
 pub(crate) static TURNS: LazyLock<Vec<Workload>> = LazyLock::new(|| {
     let is_new = |one: &Workload| QUICK.iter().all(|known| known.name != one.name);
-    table::quick().into_iter().chain(table::grid().into_iter().filter(is_new)).collect()
+    let others = table::grid().into_iter().chain(table::tls()).filter(is_new);
+    table::quick().into_iter().chain(others).collect()
 });
 pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(table::router);
+pub(crate) static TLS: LazyLock<Vec<Workload>> = LazyLock::new(table::tls);
 
 /// Returns what decides a column: CPU a request if handlers do not block, requests/s if they do.
 pub(crate) fn decides(column: &str) -> Metric {
-    match column.split('-').next() {
+    match column.trim_start_matches("tls-").split('-').next() {
         Some("slow" | "wait" | "mixed") => Metric::RATE,
+        Some("storm") => Metric::P99_OVER_ALONE,
         Some("idle") => Metric::BYTES_EACH,
         _ => Metric::CPU_US,
     }
@@ -181,7 +184,7 @@ impl Workload {
         match &self.kind {
             Kind::Requests(group) | Kind::Paced { group, .. } => group,
             Kind::Mixed { quick, .. } => quick,
-            Kind::Idle => &HEALTH,
+            Kind::Idle(group) => group,
         }
     }
 }

@@ -49,7 +49,13 @@ func main() {
 	}
 	http.HandleFunc("GET /slow", pause("blocked\n", block))
 	http.HandleFunc("GET /wait", pause("waited\n", time.Sleep))
-	panic(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+	address := "127.0.0.1:" + os.Args[1]
+	// Over TLS there are files, too.
+	if len(os.Args) > 3 {
+		http.Handle("GET /", http.FileServer(http.Dir(os.Args[3])))
+		panic(http.ListenAndServeTLS(address, os.Args[2]+"/cert.pem", os.Args[2]+"/key.pem", nil))
+	}
+	panic(http.ListenAndServe(address, nil))
 }
 
 // A call that blocks: it holds its thread, where time.Sleep would park the goroutine.

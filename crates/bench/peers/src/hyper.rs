@@ -1,18 +1,24 @@
 //! hyper alone: no router, one task for each connection, `spawn_blocking` for blocking calls.
 
 use std::convert::Infallible;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
 
 use ::hyper::body::{Body, Incoming};
 use ::hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use ::hyper::server::conn::http1;
 use ::hyper::service::service_fn;
 use ::hyper::{Request, Response, StatusCode};
+use ::tokio::net::TcpStream;
 use ::tokio::{task, time};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
 use hyper_util::rt::TokioIo;
+use tokio_rustls::TlsAcceptor;
 
 use crate::routes;
+use crate::tls::acceptor;
 use crate::tokio::{listen, run};
 
 pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -27,6 +33,39 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
             );
         }
     })?
+}
+
+/// Serves /health and `1m.bin` of the folder, which is read once: hyper has no files of its own.
+pub fn serve_tls(
+    port: u16,
+    workers: usize,
+    tls: &Path,
+    files: &Path,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let acceptor = acceptor(tls)?;
+    let file = Bytes::from(fs::read(files.join("1m.bin")).unwrap_or_default());
+    run(workers, async move {
+        let listener = listen(port)?;
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            task::spawn(serve_one(acceptor.clone(), stream, file.clone()));
+        }
+    })?
+}
+
+async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, file: Bytes) {
+    let _ = stream.set_nodelay(true);
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let answer = |request: Request<Incoming>| {
+        let file = (request.uri().path() == "/1m.bin").then(|| file.clone());
+        async move {
+            match file {
+                Some(file) => Ok(typed("application/octet-stream", file)),
+                None => answer(request).await,
+            }
+        }
+    };
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
 }
 
 /// A body that is available at once, or that the client is still sending.

@@ -1,5 +1,5 @@
-//! Runs one of the servers: `weftwork-bench-peers NAME PORT [CORES]`, on 127.0.0.1, until
-//! killed.
+//! Runs one of the servers: `weftwork-bench-peers NAME PORT [CORES]`, on 127.0.0.1, until killed. Over TLS, for hyper alone:
+//! `weftwork-bench-peers hyper PORT CORES TLS_FOLDER FILES_FOLDER`.
 
 mod actix;
 mod astra;
@@ -9,9 +9,11 @@ mod may;
 mod ntex;
 mod routes;
 mod tiny;
+mod tls;
 mod tokio;
 
 use std::env;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The port, and how many workers.
@@ -33,13 +35,21 @@ fn main() -> ExitCode {
     let (name, port, workers) = match words.as_slice() {
         [name, port] => (name, port, "1"),
         [name, port, workers] => (name, port, workers.as_str()),
+        [name, port, workers, tls, files] if name == "hyper" => {
+            let (Ok(port), Ok(workers @ 1..)) = (port.parse(), workers.parse()) else { return usage() };
+            return exit(name, hyper::serve_tls(port, workers, Path::new(tls), Path::new(files)));
+        }
         _ => return usage(),
     };
     let server = SERVERS.iter().find(|(known, _)| known == name);
     let (Some((_, serve)), Ok(port), Ok(workers @ 1..)) = (server, port.parse(), workers.parse()) else {
         return usage();
     };
-    match serve(port, workers) {
+    exit(name, serve(port, workers))
+}
+
+fn exit(name: &str, served: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> ExitCode {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error}");

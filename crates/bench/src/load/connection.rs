@@ -3,15 +3,18 @@
 
 use std::net::SocketAddrV4;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::BorrowedFd;
 use rustix::io::{self, Errno};
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::ClientConfig;
 
-use super::response::ResponseParser;
+use super::response::{Answer, ResponseParser};
 use super::tally::Tally;
+use super::wire::{Input, Tls, Wire};
 
 /// What a group's connections send, and where their counts go.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(super) struct Asking {
     pub(super) paced: bool,
     /// The body of every answer, where it is known.
     pub(super) expected: Option<Rc<[u8]>>,
+    pub(super) tls: Option<Tls>,
     pub(super) tally: Tally,
 }
 
@@ -51,7 +55,9 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) group: usize,
-    socket: Option<OwnedFd>,
+    wire: Option<Wire>,
+    /// What this client offers over TLS, and the sessions that it has.
+    config: Option<Arc<ClientConfig>>,
     parser: ResponseParser,
     /// Bytes of the requests that are sent.
     sent: usize,
@@ -68,13 +74,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(group: usize, now: Instant) -> Self {
-        let (socket, parser) = (None, ResponseParser::default());
+        let (wire, config, parser) = (None, None, ResponseParser::default());
         let (is_last, ending, sent, lots, awaited, since) = (false, false, 0, 0, 0, now);
-        Connection { group, socket, parser, sent, lots, is_last, awaited, ending, since }
+        Connection { group, wire, config, parser, sent, lots, is_last, awaited, ending, since }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.socket.is_some()
+        self.wire.is_some()
     }
 
     pub(super) fn since(&self) -> Instant {
@@ -82,7 +88,7 @@ impl Connection {
     }
 
     pub(super) fn discard(&mut self) {
-        self.socket = None;
+        self.wire = None;
     }
 
     /// Waits for an answer, or for the server's end.
@@ -98,6 +104,8 @@ impl Connection {
         to: SocketAddrV4,
         asking: &Asking,
     ) -> io::Result<()> {
+        // A client whose connection broke begins anew.
+        let (config, is_again) = (self.config.take().filter(|_| self.ending), self.ending);
         *self = Connection::new(self.group, Instant::now());
         self.parser = ResponseParser::expecting(asking.expected.clone());
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -106,39 +114,50 @@ impl Connection {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
         }
+        match asking.tls {
+            None => {}
+            // It leaves first, and thousands of them would use up the ports.
+            Some(Tls::Hello) => sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?,
+            Some(tls) => {
+                let new = || tls.config().map_err(|_| Errno::PROTO);
+                self.config = Some(config.map_or_else(new, Ok)?);
+            }
+        }
+        let must_resume = is_again && matches!(asking.tls, Some(Tls::Resumed(_)));
+        let mut wire = Wire::new(socket, self.config.clone(), must_resume)?;
         // On loopback the handshake is mostly over by now: sending before registering saves an event.
-        let whole = asking.paced || self.ask(socket.as_fd(), asking, self.since)?;
+        let whole = asking.paced || self.ask(&mut wire, asking, self.since)?;
         let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         // Always, once a send can fall short later: a lot of requests may outgrow the send buffer.
-        flags.set(EventFlags::OUT, !whole || !self.is_last);
-        epoll::add(epoll, &socket, EventData::new_u64(at as u64), flags)?;
-        self.socket = Some(socket);
+        flags.set(EventFlags::OUT, !whole || !self.is_last || self.config.is_some());
+        epoll::add(epoll, &wire, EventData::new_u64(at as u64), flags)?;
+        self.wire = Some(wire);
         Ok(())
     }
 
     /// Sends a lot that was due at `since`, on a connection that is not busy.
     pub(super) fn ask_now(&mut self, asking: &Asking, since: Instant) -> io::Result<()> {
-        let Some(socket) = self.socket.take() else { return Err(Errno::NOTCONN) };
-        let sent = self.ask(socket.as_fd(), asking, since);
-        self.socket = Some(socket);
+        let Some(mut wire) = self.wire.take() else { return Err(Errno::NOTCONN) };
+        let sent = self.ask(&mut wire, asking, since);
+        self.wire = Some(wire);
         sent.map(drop)
     }
 
     /// Sends the next batch. Returns whether all of it was sent.
-    fn ask(&mut self, socket: BorrowedFd<'_>, asking: &Asking, since: Instant) -> io::Result<bool> {
+    fn ask(&mut self, wire: &mut Wire, asking: &Asking, since: Instant) -> io::Result<bool> {
         self.lots += 1;
         self.is_last = self.lots == asking.lots_max;
         self.awaited = asking.depth;
         self.sent = 0;
         self.since = since;
-        self.send(socket, asking)
+        self.send(wire, asking)
     }
 
     /// Sends the rest of the requests. Returns whether all of it was sent.
-    fn send(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<bool> {
+    fn send(&mut self, wire: &mut Wire, asking: &Asking) -> io::Result<bool> {
         let lot = asking.lot(self.is_last);
         while self.sent < lot.len() {
-            match net::send(socket, &lot[self.sent..], SendFlags::NOSIGNAL) {
+            match wire.send(&lot[self.sent..]) {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(false),
                 Err(Errno::INTR) => {}
@@ -148,22 +167,22 @@ impl Connection {
         Ok(true)
     }
 
-    pub(super) fn event(&mut self, flags: EventFlags, asking: &mut Asking, input: &mut [u8]) -> Next {
-        let Some(socket) = self.socket.take() else { return Next::Wait };
-        let next = self.exchange(socket.as_fd(), flags, asking, input);
-        self.socket = Some(socket);
+    pub(super) fn event(&mut self, flags: EventFlags, asking: &mut Asking, input: &mut Input) -> Next {
+        let Some(mut wire) = self.wire.take() else { return Next::Wait };
+        let next = self.exchange(&mut wire, flags, asking, input);
+        self.wire = Some(wire);
         next
     }
 
     fn exchange(
         &mut self,
-        socket: BorrowedFd<'_>,
+        wire: &mut Wire,
         flags: EventFlags,
         asking: &mut Asking,
-        input: &mut [u8],
+        input: &mut Input,
     ) -> Next {
         let is_sending = self.lots > 0 && self.sent < asking.lot(self.is_last).len();
-        if is_sending && self.send(socket, asking).is_err() {
+        if is_sending && self.send(wire, asking).is_err() || wire.flush().is_err() {
             return Next::Broken;
         }
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -171,29 +190,29 @@ impl Connection {
             return Next::Wait;
         }
         loop {
-            let received = match net::recv(socket, &mut *input, RecvFlags::empty()) {
-                Ok((0, _)) => return self.end(asking),
-                Ok((received, _)) => received,
+            let received = match wire.receive(input) {
+                Ok(received) if received.has_ended => return self.end(asking),
+                Ok(received) => received,
                 Err(Errno::AGAIN) => return Next::Wait,
                 Err(Errno::INTR) => continue,
                 Err(_) => return Next::Broken,
             };
-            if self.read(&input[..received], asking).is_err() {
+            if self.read(received.bytes, asking).is_err() {
                 return Next::Broken;
             }
-            if self.ending && ended && received < input.len() {
+            if self.ending && (ended && received.is_drained || asking.tls == Some(Tls::Hello)) {
                 return Next::Reopen;
             }
             if self.awaited == 0 && !self.ending {
                 if asking.paced {
                     return Next::Free;
                 }
-                if self.ask(socket, asking, Instant::now()).is_err() {
+                if self.ask(wire, asking, Instant::now()).is_err() {
                     return Next::Broken;
                 }
             }
             // A short read means empty (epoll(7)), except for an end that may stand behind it.
-            if received < input.len() && !ended {
+            if received.is_drained && !ended {
                 return Next::Wait;
             }
         }
@@ -201,6 +220,16 @@ impl Connection {
 
     fn read(&mut self, mut bytes: &[u8], asking: &mut Asking) -> Result<(), ()> {
         let now = Instant::now();
+        if asking.tls == Some(Tls::Hello) {
+            // A record of the handshake, rather than an alert.
+            if bytes.first() != Some(&22) {
+                return Err(());
+            }
+            (self.awaited, self.ending) = (0, true);
+            let answer = Answer { status: 200, close: true, right: true };
+            asking.tally.answered(answer, now.saturating_duration_since(self.since));
+            return Ok(());
+        }
         while !bytes.is_empty() {
             let (used, answer) = self.parser.feed(bytes).map_err(drop)?;
             bytes = &bytes[used..];

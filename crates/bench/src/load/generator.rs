@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::Group;
 use super::connection::{Asking, Connection, Next};
 use super::tally::Tally;
+use super::wire::{self, Input, Tls};
 use crate::failure::Result;
 use crate::interrupt;
 
@@ -35,7 +36,7 @@ pub(crate) struct Generator {
     pub(super) connections: Vec<Connection>,
     /// Connections of a paced load that may be asked.
     pub(super) free: VecDeque<usize>,
-    input: Vec<u8>,
+    input: Input,
     timeout: Duration,
     /// When the last drive began.
     driven_from: Instant,
@@ -57,13 +58,16 @@ impl Generator {
             askings: Vec::new(),
             connections: Vec::new(),
             free: VecDeque::new(),
-            input: vec![0; READ_BYTES],
+            input: Input { wire: vec![0; READ_BYTES], clear: Vec::new() },
             timeout: TIMEOUT,
             driven_from: now,
         };
         for (at, group) in groups.iter().enumerate() {
             let depth = group.depth;
-            let request = group.request(port, group.close);
+            let request = match group.tls {
+                Some(Tls::Hello) => wire::hello()?,
+                _ => group.request(port, group.close),
+            };
             let asking = Asking {
                 requests: request.repeat(depth as usize),
                 last: [request.repeat(depth as usize - 1), group.request(port, true)].concat(),
@@ -71,6 +75,7 @@ impl Generator {
                 lots_max: if group.close { 1 } else { group.lots_max },
                 paced,
                 expected: expected.get(at).map(|body| Rc::from(*body)),
+                tls: group.tls,
                 tally: Tally::new()?,
             };
             generator.askings.push(asking);

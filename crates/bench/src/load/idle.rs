@@ -1,11 +1,12 @@
 //! Opens many connections, one request each, and holds them.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::{self, ErrorKind, Read};
+use std::net::Ipv4Addr;
 
 use super::Group;
 use super::probe::connect;
 use super::response::ResponseParser;
+use super::wire::{Stream, blocking};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 
@@ -15,7 +16,7 @@ const PER_SOURCE: usize = 20_000;
 /// Connections that have been answered once, and those that have not.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
-    pub(crate) connections: Vec<TcpStream>,
+    pub(crate) connections: Vec<Box<dyn Stream>>,
     pub(crate) failed: usize,
 }
 
@@ -26,8 +27,9 @@ pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
     let mut idle = Idle::default();
     for at in 0..count {
         interrupt::check()?;
-        let mut stream = connect(port, source(at))
+        let stream = connect(port, source(at))
             .map_err(|error| Failure::step(format!("idle connection {at} of {count}"), error))?;
+        let mut stream = blocking(group.tls, stream)?;
         match stream.write_all(&request).and_then(|()| read_answer(&mut stream)) {
             Ok(true) => idle.connections.push(stream),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -46,7 +48,7 @@ pub(crate) fn source(at: usize) -> Ipv4Addr {
 }
 
 /// Whether a whole answer came that is good and leaves the connection open.
-pub(crate) fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
+pub(crate) fn read_answer(stream: &mut impl Read) -> io::Result<bool> {
     let mut parser = ResponseParser::default();
     let mut input = [0; 4096];
     loop {
@@ -61,6 +63,7 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::TcpListener;
 
     use super::*;

@@ -8,6 +8,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::Group;
 use super::response::ResponseParser;
+use super::wire::blocking;
 use crate::failure::{Failure, Result};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,12 +25,16 @@ pub(crate) struct Probed {
 
 /// Asks once, on a connection of its own.
 pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
-    let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
+    let socket = connect(port, Ipv4Addr::LOCALHOST)?;
     let start = Instant::now();
     let request = group.request(port, group.close);
-    // Large bodies are sent and received at once: a server that echoes need not hold them.
-    let mut writer = stream.try_clone()?;
-    let asking = std::thread::spawn(move || writer.write_all(&request));
+    let mut writer = socket.try_clone()?;
+    let mut stream = blocking(group.tls, socket)?;
+    let asking = match group.tls {
+        Some(_) => stream.write_all(&request).map(|()| None)?,
+        // Large bodies are sent and received at once: a server that echoes need not hold them.
+        None => Some(std::thread::spawn(move || writer.write_all(&request))),
+    };
     let mut parser = ResponseParser::keeping();
     let mut wire_bytes = 0;
     let mut input = vec![0; 64 * 1024];
@@ -46,7 +51,7 @@ pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
     };
     let took = start.elapsed();
     // Its outcome is in the answer.
-    let _ = asking.join();
+    let _ = asking.map(std::thread::JoinHandle::join);
     Ok(Probed { status, body: parser.into_body(), wire_bytes, took })
 }
 

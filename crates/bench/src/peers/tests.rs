@@ -5,12 +5,12 @@ mod rules;
 use super::*;
 
 /// Returns the words of a peer's command, its variables, and the configuration that was written.
-fn told(name: &str, workers: usize) -> String {
-    let scratch =
-        env::temp_dir().join(format!("weftwork-bench-peers-{name}-{workers}-{}", std::process::id()));
+fn told(name: &str, workers: usize, has_tls: bool) -> String {
+    let scratch = env::temp_dir()
+        .join(format!("weftwork-bench-peers-{name}-{workers}-{has_tls}-{}", std::process::id()));
     fs::create_dir(&scratch).unwrap();
     let peer = PEERS.iter().find(|peer| peer.name == name).unwrap();
-    let command = command(peer, Path::new("program"), 1, workers, 1024, &scratch).unwrap();
+    let command = command(peer, Path::new("program"), 1, workers, 1024, &scratch, has_tls).unwrap();
     let mut told = format!("{command:?}");
     for entry in fs::read_dir(&scratch).unwrap() {
         told.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
@@ -23,7 +23,7 @@ fn told(name: &str, workers: usize) -> String {
 }
 
 fn check(name: &str, one: &str, four: &str) {
-    let (alone, many) = (told(name, 1), told(name, 4));
+    let (alone, many) = (told(name, 1, false), told(name, 4, false));
     assert!(alone.contains(one), "{name}: {alone}");
     assert!(many.contains(four), "{name}: {many}");
 }
@@ -37,6 +37,16 @@ fn a_worker_for_each_core() {
     check("go-nethttp", "GOMAXPROCS=\"1\"", "GOMAXPROCS=\"4\"");
     check("go-fasthttp", "GOMAXPROCS=\"1\"", "GOMAXPROCS=\"4\"");
     check("hyper", "\"hyper\" \"1\" \"1\"", "\"hyper\" \"1\" \"4\"");
+}
+
+#[test]
+fn tls_is_configured_if_it_is_asked_for() {
+    for (name, words) in
+        [("nginx", "ssl;"), ("h2o", "certificate-file: "), ("hyper", "/tls\""), ("go-nethttp", "/tls\"")]
+    {
+        assert!(told(name, 1, true).contains(words), "{name}");
+        assert!(!told(name, 1, false).contains(words), "{name}");
+    }
 }
 
 #[test]

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use rustls::version::{TLS12, TLS13};
+
 use super::Target::{self, *};
 use super::{Ask, FILE_RANGES, FILES, HEALTH, Kind, RATES, Workload};
 use crate::floors::Floor;
 use crate::load::Group;
+use crate::load::wire::Tls;
 
 const MS: Duration = Duration::from_millis(1);
 /// A search among routes takes a few dozen nanoseconds of a request's microseconds. Beyond that, something else is wrong.
 const ROUTE_TARGETS: &[Target] = &[CpuOverBareMax(1.03), NoErrors];
+const TLS_TARGETS: &[Target] = &[CpuBelowNginx, NoErrors];
 const BLOCKING_TARGETS: &[Target] = &[RateOverFloorMin(0.95), NoErrors];
 /// Handlers that block shorter than a hand-off takes.
 const SHORT_TARGETS: &[Target] = &[RateOverFloorMin(0.90), NoErrors];
@@ -30,7 +34,7 @@ pub(super) fn quick() -> Vec<Workload> {
     }
     table.extend([
         mixed().with(&[P99OverAloneMax(1.5), NoErrors]),
-        idle().with(&[BytesEachMax(400.0), NoErrors]),
+        idle(HEALTH).with(&[BytesEachMax(400.0), NoErrors]),
     ]);
     table
 }
@@ -68,7 +72,7 @@ pub(super) fn grid() -> Vec<Workload> {
         of(Ask::Echo, "echo-64k", Group { body_bytes: 64 << 10, ..Group::get("/echo", 16) }),
         of(Ask::Echo, "echo-1m", Group { body_bytes: 1 << 20, ..Group::get("/echo", 8) }),
         Workload { rounds_max: 1, ..mixed() },
-        idle(),
+        idle(HEALTH),
     ]);
     table.extend(FILES.iter().map(|(name, _)| file(name)));
     for &(name, range) in FILE_RANGES {
@@ -85,6 +89,37 @@ pub(super) fn router() -> Vec<Workload> {
     [("static", HEALTH), ("captures", captures)]
         .map(|(name, group)| of(Ask::Route, name, group).with(ROUTE_TARGETS))
         .into()
+}
+
+/// The same cipher suite, key exchange and ECDSA certificate for all servers.
+pub(super) fn tls() -> Vec<Workload> {
+    let over = |tls, group: Group| Group { tls: Some(tls), ..group };
+    let kept = over(Tls::Full(&TLS13), HEALTH);
+    let mut table = vec![
+        of(Ask::Health, "tls-keepalive", kept.clone()).with(TLS_TARGETS),
+        of(Ask::File, "tls-file-1m", Group { path: "/1m.bin", ..kept.clone() }).with(TLS_TARGETS),
+    ];
+    for (name, tls) in [
+        ("tls-full", Tls::Full(&TLS13)),
+        ("tls-resumed", Tls::Resumed(&TLS13)),
+        ("tls-full-1.2", Tls::Full(&TLS12)),
+        ("tls-resumed-1.2", Tls::Resumed(&TLS12)),
+    ] {
+        table.push(of(Ask::Health, name, closing(over(tls, HEALTH))).with(TLS_TARGETS));
+    }
+    let hello = closing(over(Tls::Hello, HEALTH));
+    table.push(Workload {
+        name: "tls-storm".to_owned(),
+        title: "64 quick keep-alive connections over TLS, alone and while 64 others send a ClientHello each, take the \
+                first bytes of the answer, and leave: 'blocking/s' are these"
+            .to_owned(),
+        kind: Kind::Mixed { quick: kept.clone(), blockers: hello },
+        targets: &[P99OverAloneMax(3.0), NoErrors],
+        ..mixed()
+    });
+    table
+        .push(Workload { name: "tls-idle".to_owned(), ..idle(kept) }.with(&[BytesEachMax(3584.0), NoErrors]));
+    table
 }
 
 fn of(ask: Ask, name: &str, group: Group) -> Workload {
@@ -133,10 +168,10 @@ fn mixed() -> Workload {
     }
 }
 
-fn idle() -> Workload {
+fn idle(group: Group) -> Workload {
     Workload {
         title: "idle keep-alive connections, each after one request".to_owned(),
-        kind: Kind::Idle,
+        kind: Kind::Idle(group),
         // The figures are the same each time, and each time takes seven seconds.
         rounds_max: 1,
         ..of(Ask::Health, "idle", HEALTH)
@@ -189,7 +224,14 @@ fn title(group: &Group) -> String {
     };
     let depth = if group.depth > 1 { format!(", {} pipelined", group.depth) } else { String::new() };
     let fields = if group.browser { ", 20 fields as a browser sends" } else { "" };
+    let tls = match group.tls {
+        None => "",
+        Some(Tls::Resumed(version)) if *version == TLS12 => " over TLS 1.2, resumed",
+        Some(Tls::Resumed(_)) => " over TLS 1.3, resumed",
+        Some(Tls::Full(version)) if *version == TLS12 => " over TLS 1.2",
+        Some(_) => " over TLS 1.3",
+    };
     let body = if group.body_bytes > 0 { format!(", {} bytes", group.body_bytes) } else { String::new() };
     let part = group.range.map(|(first, last)| format!(", bytes {first} to {last}")).unwrap_or_default();
-    format!("{what}{part}{body}{kept}{depth}{fields}, {} connections", group.connections)
+    format!("{what}{tls}{part}{body}{kept}{depth}{fields}, {} connections", group.connections)
 }
