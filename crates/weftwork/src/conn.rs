@@ -202,10 +202,15 @@ impl Conn {
         if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
             return due;
         }
-        let due = self.timer.deadline(&cx.settings);
-        if cx.stage() == Stage::Running {
-            return due;
+        match cx.stage() {
+            Stage::Running => self.timer.deadline(&cx.settings),
+            _ => self.deadline_of_drain(cx),
         }
+    }
+
+    #[cold]
+    fn deadline_of_drain(&self, cx: &Context) -> Tick {
+        let due = self.timer.deadline(&cx.settings);
         if self.is_idle() {
             return due.min(self.drained_at(cx));
         }
