@@ -140,8 +140,7 @@ impl<'a> ConnExchange<'a> {
         begun: Tick,
         slot: &'a CallSlot,
     ) -> Tick {
-        let is_later = self.conn.awaits_response();
-        if is_later {
+        if self.conn.awaits_response() {
             self.take_what_came(response);
         } else {
             slot.enter(begun, self.head().1);
@@ -155,12 +154,13 @@ impl<'a> ConnExchange<'a> {
             slot.leave();
         }
         let now = self.wait.now();
-        self.note_took(now);
-        self.watched = None;
-        self.conn.handler_ran |= now > begun;
-        if self.conn.observed.is_some() && (now > begun || is_later) {
+        // Most calls end in the tick in which they began.
+        if now > begun {
+            self.note_took(now);
+            self.conn.handler_ran = true;
             self.conn.note_if_client_closed();
         }
+        self.watched = None;
         let now = response.as_mut().map_or(now, |response| self.answer(response, now, slot));
         // Dropped here, where a panic is caught.
         *response = None;
@@ -174,6 +174,7 @@ impl<'a> ConnExchange<'a> {
         self.left = Some(summary);
         let moment = self.wait.moment();
         *response = Some(later.take(placeholder, moment));
+        self.conn.note_if_client_closed();
     }
 
     /// Returns what was requested.
@@ -231,7 +232,10 @@ impl<'a> ConnExchange<'a> {
 
     /// Writes the part of the response that needs this thread. The engine sends the rest. Returns when the call ended,
     /// except for calls that never wait.
-    fn answer(&mut self, response: &mut Response, mut now: Tick, slot: &'a CallSlot) -> Tick {
+    ///
+    /// Not inlined: otherwise the compiler copies each response once more.
+    #[inline(never)]
+    fn answer(&mut self, response: &mut Response, now: Tick, slot: &'a CallSlot) -> Tick {
         self.conn.timer.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
             long_lived::refuse_without_tunnel(response);
@@ -242,34 +246,48 @@ impl<'a> ConnExchange<'a> {
             Payload::File { read, .. } => read.as_ref(),
             _ => None,
         };
-        let answered = match copied {
-            Some(bytes) => self.copied(response, bytes, now),
-            None => match std::mem::replace(&mut response.payload, Payload::Empty) {
-                Payload::Stream(write) => {
-                    let streamed = self.stream(std::mem::take(response), write, slot);
-                    now = self.wait.now();
-                    streamed
-                }
-                // Otherwise the call would wait once more for a client whose time is up.
-                Payload::LongLived(_) if self.conn.phase == Phase::Done => return now,
-                Payload::LongLived(long_lived) => {
-                    self.last(response, *long_lived, now);
-                    return now;
-                }
-                Payload::HandlerError(mut failed) => {
-                    let said = failed.log(&self.target(), &self.id_for_log());
-                    let written = self.whole(response, &mut Payload::Bytes(said), now);
-                    response.payload = Payload::HandlerError(failed);
-                    written
-                }
-                mut payload => {
-                    let written = self.whole(response, &mut payload, now);
-                    // What is left of it is dropped when the answer is complete.
-                    response.payload = payload;
-                    written
-                }
-            },
+        let Some(bytes) = copied else { return self.answer_uncopied(response, now, slot) };
+        let answered = self.copied(response, bytes, now);
+        self.complete(answered);
+        now
+    }
+
+    /// Writes any response that is not copied. Cold: otherwise the compiler does not inline what appends the bytes of copied
+    /// responses.
+    #[cold]
+    fn answer_uncopied(&mut self, response: &mut Response, mut now: Tick, slot: &'a CallSlot) -> Tick {
+        let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
+            Payload::Stream(write) => {
+                let streamed = self.stream(std::mem::take(response), write, slot);
+                now = self.wait.now();
+                streamed
+            }
+            // Otherwise the call would wait once more for a client whose time is up.
+            Payload::LongLived(_) if self.conn.phase == Phase::Done => return now,
+            Payload::LongLived(long_lived) => {
+                self.last(response, *long_lived, now);
+                return now;
+            }
+            Payload::HandlerError(mut failed) => {
+                let said = failed.log(&self.target(), &self.id_for_log());
+                let written = self.whole(response, &mut Payload::Bytes(said), now);
+                response.payload = Payload::HandlerError(failed);
+                written
+            }
+            mut payload => {
+                let written = self.whole(response, &mut payload, now);
+                // What is left of it is dropped when the answer is complete.
+                response.payload = payload;
+                written
+            }
         };
+        self.complete(answered);
+        now
+    }
+
+    /// Leaves the rest of a response to the engine. If the response has failed, nothing follows it.
+    #[inline]
+    fn complete(&mut self, answered: io::Result<After>) {
         let after = answered.unwrap_or_else(|error| {
             self.note_early_end(error.into());
             After::Close
@@ -277,7 +295,6 @@ impl<'a> ConnExchange<'a> {
         if self.conn.phase != Phase::Done {
             self.conn.phase = Phase::Send(after);
         }
-        now
     }
 
     /// Returns whether the server stops, and no request that has arrived waits behind this one.
@@ -292,17 +309,17 @@ impl<'a> ConnExchange<'a> {
         is_more && self.conn.http.request_is_read()
     }
 
-    /// Writes a response that is copied after its head, as most are. Not inlined: if it is, the compiler copies each
-    /// response once more, and does not inline what appends the bytes. Both take 18 more instructions for every request.
-    #[inline(never)]
+    /// Writes a response that is copied after its head, as most are.
+    #[inline]
     fn copied(&mut self, response: &Response, bytes: &[u8], now: Tick) -> io::Result<After> {
         self.give_up_long_body();
         let head = head_of(response, BodyLength::Exact(bytes.len() as u64));
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         let written = conn.http.write_response(&head, bytes, self.dates.at(now), output);
-        conn.note_status(response.status);
-        conn.note_body(bytes.len() as u64);
+        if conn.observed.is_some() {
+            conn.note_whole(response.status, bytes.len());
+        }
         written.or_else(|misuse| self.fail(&misuse, Response::default()))
     }
 
@@ -356,8 +373,7 @@ impl<'a> ConnExchange<'a> {
         // The fields of that response may be why it cannot be written.
         let bare = ResponseHead { fields: &[], ..head };
         let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
-        self.conn.note_status(response.status);
-        self.conn.note_body(SERVER_ERROR.len() as u64);
+        self.conn.note_whole(response.status, SERVER_ERROR.len());
         written.map_err(io::Error::other)
     }
 

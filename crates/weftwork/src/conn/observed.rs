@@ -137,6 +137,13 @@ impl Conn {
         }
     }
 
+    /// Records the status and the body of a response that is written whole.
+    #[cold]
+    pub(super) fn note_whole(&mut self, status: StatusCode, body_bytes: usize) {
+        self.note_status(status);
+        self.note_body(body_bytes as u64);
+    }
+
     /// Records why the request has failed. The first reason counts.
     #[inline]
     pub(super) fn note_error(&mut self, why: &'static str) {
@@ -146,11 +153,9 @@ impl Conn {
     }
 
     /// Looks whether the client has closed its side while the handler ran.
-    #[cold]
     pub(super) fn note_if_client_closed(&mut self) {
-        let has_closed = self.stream.peer_has_gone();
         if let Some(observed) = &mut self.observed {
-            observed.has_closed |= has_closed;
+            observed.has_closed |= self.stream.peer_has_gone();
         }
     }
 

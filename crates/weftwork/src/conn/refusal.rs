@@ -248,8 +248,7 @@ impl Conn {
         if let Err(misuse) = written {
             log_line!(Error, "a refusal could not be written: {misuse}");
         }
-        self.note_status(status);
-        self.note_body(text.len() as u64);
+        self.note_whole(status, text.len());
         self.phase = Phase::Send(After::Linger);
     }
 }
