@@ -48,12 +48,19 @@ mod server;
 mod settings;
 mod shutdown;
 mod testing;
+#[cfg(feature = "_tls")]
+pub mod tls;
 mod transport;
 
 pub use bytes::Bytes;
 pub use http;
 #[cfg(feature = "metrics")]
 pub use prometheus_client;
+
+#[cfg(feature = "_tls")]
+pub use rustls;
+#[cfg(feature = "_tls")]
+pub use tls::Tls;
 
 #[cfg(feature = "cookies")]
 pub use app::cookies;
@@ -78,7 +85,7 @@ pub use message::{
     UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick, text, unbuffered,
 };
 pub use server::{Address, Running, Server, ServerStatus, Signals};
-pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source};
+pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source, TlsVersion};
 pub use shutdown::{LeakReport, ShutdownReport};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;

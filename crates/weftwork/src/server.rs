@@ -1,6 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod bind;
 mod caught_handler;
 mod environment;
 mod hsts;
@@ -8,12 +9,12 @@ mod process;
 #[cfg(feature = "_tls")]
 mod redirect;
 mod status;
+mod tls;
 mod wait;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -30,16 +31,18 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::events::{ConnState, ServerStats};
 use crate::transport::listener::Listener;
 use crate::transport::log_queue::{LogThread, log_line};
-use crate::transport::socket_share::Bound;
 use crate::transport::{system, thread_memory, watchdog};
 use admin::Admin;
 use caught_handler::CaughtHandler;
 use hsts::Hsts;
 use process::maintenance::ReloadHooks;
+use process::replacement;
 pub use process::signals::Signals;
-use process::{descriptors, predecessor, replacement};
 pub use status::ServerStatus;
 use status::{Plan, Slot};
+#[cfg(feature = "_tls")]
+pub(crate) use tls::ticket_keys_of_predecessor;
+use tls::{RunningTls, ServerTls};
 
 /// Interval at which a draining server checks for open connections.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -73,89 +76,10 @@ pub struct Server {
     invalid_variable: Option<Error>,
     started: Slot,
     reload_hooks: ReloadHooks,
+    tls: ServerTls,
 }
 
 impl Server {
-    /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all addresses of the name), `:8080` (any
-    /// address), `unix:/run/app.sock`, or a [`SocketAddr`]. With port 0, the system chooses a port, and all addresses
-    /// of a name get the same port. If the machine does not have the family of an address (IPv6, in many containers),
-    /// that address is skipped, unless none is left.
-    ///
-    /// `fd:3` is a listening socket that this process has inherited as that descriptor. `systemd:http` is each socket
-    /// that systemd passes with that name (`FileDescriptorName=` in the socket unit, by default the unit's name), and
-    /// `systemd:*` each socket that it passes (`LISTEN_FDS`). See [`from_listener`](Server::from_listener).
-    ///
-    /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
-    /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.
-    ///
-    /// The settings are the defaults, overridden by the `WEFT_...` variables (see [`env_prefix`](Server::env_prefix)).
-    ///
-    /// # Errors
-    /// The address cannot be bound.
-    pub fn bind(address: impl fmt::Display) -> Result<Server> {
-        Server::nowhere().and_bind(address)
-    }
-
-    /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a
-    /// [`UnixListener`](std::os::unix::net::UnixListener), or a socket from systemd or a parent process. At the end,
-    /// the server only closes its descriptor. If another process has a copy of the socket, as systemd does, the address
-    /// and the waiting connections remain.
-    ///
-    /// ```
-    /// # use weftwork::prelude::*;
-    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    /// let running = Server::from_listener(listener)?.start(|_: &mut Request| "hello")?;
-    /// # weftwork::Result::<()>::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// The descriptor is not a TCP or Unix socket.
-    pub fn from_listener(listener: impl Into<OwnedFd>) -> Result<Server> {
-        Server::nowhere().and_listener(listener)
-    }
-
-    /// Adds a socket that is already bound.
-    ///
-    /// # Errors
-    /// See [`from_listener`](Server::from_listener).
-    pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
-        self.listeners.push(Listener::given(listener.into(), false, None)?);
-        Ok(self)
-    }
-
-    /// Binds to a further address. `[::]` also accepts IPv4, so `0.0.0.0` with the same port adds nothing to it.
-    ///
-    /// # Errors
-    /// See [`bind`](Server::bind).
-    pub fn and_bind(mut self, address: impl fmt::Display) -> Result<Server> {
-        let asked = address.to_string();
-        let (is_proxied, text) = match asked.strip_prefix("proxy+") {
-            Some(rest) => (true, rest),
-            None => (false, asked.as_str()),
-        };
-        let bound = Bound::new(&asked);
-        let inherited = predecessor::take(&bound, is_proxied)?;
-        if !inherited.is_empty() {
-            self.listeners.extend(inherited);
-            return Ok(self);
-        }
-        if descriptors::is_passed(text) {
-            for fd in descriptors::take(text)? {
-                self.listeners.push(Listener::given(fd, is_proxied, Some(bound.clone()))?);
-            }
-            return Ok(self);
-        }
-        let listeners = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners, &bound)?;
-        self.listeners.extend(listeners);
-        Ok(self)
-    }
-
-    /// Returns whether a supervisor has passed sockets (`LISTEN_FDS`) that no server of this process uses. A program
-    /// can then listen at `systemd:*` instead of its usual address.
-    pub fn sockets_are_passed() -> bool {
-        descriptors::are_waiting() || predecessor::has_passed_sockets()
-    }
-
     /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Server {
@@ -236,22 +160,16 @@ impl Server {
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let status = self.status();
         let engine = status.engine();
-        let Server { mut listeners, mut settings, admin, invalid_variable, reload_hooks, .. } = self;
+        let Server { mut listeners, mut settings, admin, invalid_variable, mut reload_hooks, tls, .. } = self;
         #[cfg(feature = "_tls")]
         let redirect = self.redirect;
         invalid_variable.map_or(Ok(()), Err)?;
         handler.check()?;
         check_states(&handler)?;
         settings.check()?;
-        if settings.proxy_protocol {
-            listeners.iter_mut().for_each(Listener::expect_proxies);
-        }
-        if settings.trusted_proxies.is_empty() && listeners.iter().any(Listener::is_proxied) {
-            return Err(Error::usage(
-                "a listener expects the PROXY protocol, and trusted_proxies is none: set the networks of your \
-                 proxies, such as 10.0.0.0/8 (with 0.0.0.0/0,::/0 any client can claim any address)",
-            ));
-        }
+        bind::expect_proxies(&mut listeners, &settings)?;
+        let tls = tls.start(&mut listeners, &settings)?;
+        tls.add_reload_hook(&mut reload_hooks);
         let descriptors = system::raise_descriptor_limit();
         settings.work_out(descriptors);
         engine.check(&settings).map_err(|error| settings.with_variable(error))?;
@@ -287,21 +205,23 @@ impl Server {
         if let Some(caution) = engine.caution() {
             log_line!(Info, "engine {engine}: {caution}");
         }
+        tls.log_start(&cx.settings);
         replacement::register(&cx, &handle);
-        status.started(&cx, &handle);
+        status.started(&cx, &handle, &tls);
         let mut running = Running {
             cx,
             handle,
             status,
             watchdog,
             reload_hooks,
+            tls,
             admin: None,
             #[cfg(feature = "_tls")]
             redirect,
             stopped: false,
             log,
         };
-        running.admin = admin.map(|admin| admin.start()).transpose()?.map(Box::new);
+        running.admin = admin.map(|admin| admin.start(&running.tls)).transpose()?.map(Box::new);
         Ok(running)
     }
 
@@ -340,6 +260,8 @@ pub struct Running {
     #[cfg(feature = "_tls")]
     redirect: Option<Box<Running>>,
     reload_hooks: ReloadHooks,
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code, reason = "nothing reloads it"))]
+    tls: RunningTls,
     stopped: bool,
     /// Dropped last: its thread writes the lines of the stop.
     log: LogThread,

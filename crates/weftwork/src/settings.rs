@@ -3,6 +3,7 @@
 mod environment;
 mod proxies;
 mod suggest;
+mod tls;
 mod units;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use crate::error::Error;
 pub(crate) use environment::EnvPrefix;
 pub use proxies::{ForwardedHeader, Networks};
 use suggest::nearest;
+pub use tls::TlsVersion;
 use units::Unit;
 
 /// Source of a value of [`Settings`]. Code overrides the environment, and the environment overrides the default.
@@ -60,7 +62,7 @@ macro_rules! settings {
         ///
         /// | settings | 0 means |
         /// |---|---|
-        /// | `age_max`, `drain_delay`, `handler_warn_after`, `hsts_max_age`, `rate_bytes_min`, `request_timeout`, `upgrade_idle_timeout` | no limit, no delay, or no warning |
+        /// | `age_max`, `drain_delay`, `handler_warn_after`, `hsts_max_age`, `rate_bytes_min`, `request_timeout`, `tls_check_interval`, `upgrade_idle_timeout` | no limit, no delay, no warning, or no checks |
         /// | `drain_idle_timeout`, `drain_timeout`, `linger_timeout`, `unread_timeout` | no time: requests are cut, or connections are closed, at once |
         /// | `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`, `standby_kept`, `unread_bytes_max` | zero bytes or items (`standby_kept` must be at least 1 in the engine `pool`) |
         /// | `connections_max`, `accepted_max`, `https_port` | a value computed at startup |
@@ -275,6 +277,15 @@ settings! {
     /// which means `connections_max`, so that new connections wait in the kernel's backlog. When exceeded: 503 with
     /// `Retry-After`, before a request is read. Set this limit if your clients need a response rather than a wait.
     accepted_max: usize = 0, "most accepted connections (503; 0: connections_max)";
+    /// Oldest TLS version that the server accepts: `1.2` or `1.3`. Default: 1.2, which clients of the years before 2018 need.
+    /// Older versions do not exist here (RFC 8996). A client that has only older ones gets an alert.
+    tls_min_version: TlsVersion = TlsVersion::Tls12, "oldest TLS version (1.2, 1.3)";
+    /// Interval of checks for changed certificate files, authorities of clients and ticket keys. Default: 60 s, so that a
+    /// renewed certificate is in use at once. 0 never checks: see [`Tls`](crate::Tls) for other ways.
+    tls_check_interval: Duration = Duration::from_secs(60), "interval of checks for changed certificate files (0s: never)";
+    /// Whether the secrets of connections are written to the file that the variable `SSLKEYLOGFILE` names, for Wireshark.
+    /// Default: off, because whoever has that file can decrypt all traffic. A start logs it.
+    tls_key_log: bool = false, "write secrets of TLS connections to $SSLKEYLOGFILE (on, off)";
     /// Stack size of a request in the engine `fibers`. Default: 64 KiB and a guard page, enough for formatting, a panic
     /// with its backtrace and typical handlers. Only pages in use take memory. When exceeded: the process ends with a
     /// message that says so.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::tls::RunningTls;
 use super::{Address, Running, Server};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -37,7 +38,7 @@ impl Server {
     ///
     /// The side listener has its own event loop, 4 threads and 128 connections. It reads no `WEFT_...` variables and expects
     /// no PROXY protocol. When the server is told to stop, [`Request::is_stopping`](crate::Request::is_stopping) is true here too. The listener closes
-    /// after the site has ended. Bind it to an address that clients of the site cannot reach.
+    /// after the site has ended. It speaks TLS only if its address begins with `tls+`. Bind it to an address that clients of the site cannot reach.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -69,7 +70,9 @@ impl Server {
 }
 
 impl Admin {
-    pub(super) fn start(self) -> Result<Running> {
+    /// Starts the side listener. At an address with `tls+`, it has the certificates of the site.
+    pub(super) fn start(mut self, site: &RunningTls) -> Result<Running> {
+        self.server.share_tls(site);
         self.server.start(self.handler)
     }
 }

@@ -3,6 +3,7 @@
 use super::Server;
 use super::process::maintenance::ReloadHooks;
 use super::status::Slot;
+use super::tls::ServerTls;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::settings::{EnvPrefix, Settings};
@@ -21,6 +22,7 @@ impl Server {
             invalid_variable: None,
             started: Slot::default(),
             reload_hooks: ReloadHooks::default(),
+            tls: ServerTls::default(),
         };
         server.take_environment(engine, settings);
         server

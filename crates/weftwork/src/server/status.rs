@@ -11,6 +11,7 @@ use prometheus_client::{
 };
 
 use super::Address;
+use super::tls::RunningTls;
 use crate::engine::{Engine, EngineHandle};
 use crate::settings::Settings;
 use crate::transport::context::Context;
@@ -49,6 +50,8 @@ pub(super) struct Started {
     handle: Weak<dyn EngineHandle>,
     counters: Arc<Counters>,
     watchdog: Arc<Watchdog>,
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code, reason = "it has no certificates"))]
+    tls: RunningTls,
 }
 
 impl ServerStatus {
@@ -57,7 +60,7 @@ impl ServerStatus {
     }
 
     /// Records that the server has started, with the computed settings.
-    pub(super) fn started(&self, cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>) {
+    pub(super) fn started(&self, cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>, tls: &RunningTls) {
         let Plan { engine, addresses, .. } = &*self.planned;
         let plan = Plan { engine: *engine, addresses: addresses.clone(), settings: cx.settings.clone() };
         self.started.get_or_init(|| Started {
@@ -66,6 +69,7 @@ impl ServerStatus {
             handle: Arc::downgrade(handle),
             counters: cx.counters.clone(),
             watchdog: cx.watchdog.clone(),
+            tls: tls.without_watch(),
         });
     }
 
@@ -100,6 +104,11 @@ impl ServerStatus {
     /// Returns the current settings. `connections_max` and `accepted_max` have their computed values.
     pub fn settings(&self) -> &Settings {
         &self.plan().settings
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(super) fn tls(&self) -> Option<&RunningTls> {
+        self.started.get().map(|started| &started.tls)
     }
 
     fn plan(&self) -> &Plan {
@@ -172,6 +181,8 @@ impl Collector for ServerStatus {
                 ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
             })?;
         }
+        #[cfg(feature = "_tls")]
+        self.encode_expiry(&mut encoder)?;
         let families =
             self.started.get().map_or_else(|| Counters::default().families(), |it| it.counters.families());
         let requests = NumberFamily {
@@ -185,6 +196,28 @@ impl Collector for ServerStatus {
             let about = about.replace('`', "");
             let encoder = encoder.encode_descriptor(&name, &about, None, MetricType::Counter)?;
             encode_each(encoder, label, numbers, ConstCounter::new)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(feature = "metrics", feature = "_tls"))]
+impl ServerStatus {
+    /// Encodes when each certificate expires.
+    fn encode_expiry(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let certificates = self.certificates();
+        if certificates.is_empty() {
+            return Ok(());
+        }
+        let name = "weftwork_tls_certificate_expiration_timestamp_seconds";
+        let about = "Time after which clients refuse the certificate, in seconds since 1970.";
+        let mut encoder = encoder.encode_descriptor(name, about, None, MetricType::Gauge)?;
+        for crate::tls::CertificateInfo { names, origin, expires, .. } in certificates {
+            let since_epoch = expires.and_then(|expires| expires.duration_since(std::time::UNIX_EPOCH).ok());
+            let seconds = since_epoch.map_or(0, |time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+            let name = names.into_iter().next().unwrap_or_default();
+            let labels = [("name", name), ("origin", origin)];
+            ConstGauge::new(seconds).encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -23,6 +23,21 @@ use super::tls::TlsAcceptor;
 use crate::error::Error;
 use crate::transport::log_queue::log_line;
 
+/// Whether a listener serves TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListenerTls {
+    /// As the server says.
+    #[default]
+    Default,
+    /// The prefix `tls+`.
+    On,
+    /// The prefix `plain+`.
+    Off,
+    /// With certificates of its own, which have this number.
+    #[cfg(feature = "_tls")]
+    Own(usize),
+}
+
 /// A listening socket in non-blocking mode.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -32,6 +47,7 @@ pub(crate) struct Listener {
     address: Address,
     /// Whether its connections begin with a PROXY header.
     is_proxied: bool,
+    wish: ListenerTls,
     /// What its connections need to begin TLS. Without it, they are in clear.
     #[cfg(feature = "_tls")]
     tls: Option<Arc<TlsAcceptor>>,
@@ -45,12 +61,13 @@ impl Listener {
     /// already covers it. If no other address is left, that is an error.
     pub(crate) fn bind_all(
         addresses: &[Address],
-        is_proxied: bool,
+        (is_proxied, wish): (bool, ListenerTls),
         there_are: &[Listener],
         bound: &Bound,
     ) -> Result<Vec<Listener>, Error> {
         let is_taken = |address: &&Address| {
-            let mut alike = there_are.iter().filter(|listener| listener.is_proxied == is_proxied);
+            let is_alike = |listener: &&Listener| listener.is_proxied == is_proxied && listener.wish == wish;
+            let mut alike = there_are.iter().filter(is_alike);
             alike.any(|listener| listener.takes_ipv4() && are_any_of_one_port(&listener.address, address))
         };
         let wanted: Vec<Address> = addresses.iter().filter(|address| !is_taken(address)).cloned().collect();
@@ -67,7 +84,7 @@ impl Listener {
         wanted.iter().filter(|address| !is_spare(address)).try_for_each(check)?;
         let listeners = bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are, bound))?;
         listeners.iter().try_for_each(|listener| check(&listener.address))?;
-        Ok(listeners)
+        Ok(listeners.into_iter().map(|listener| listener.with_wish(wish)).collect())
     }
 
     pub(crate) fn bind(
@@ -103,6 +120,7 @@ impl Listener {
             fd,
             address,
             is_proxied,
+            wish: ListenerTls::default(),
             #[cfg(feature = "_tls")]
             tls: None,
             queues: Mutex::default(),
@@ -248,9 +266,23 @@ impl Listener {
         self.is_proxied
     }
 
+    pub(crate) fn with_wish(self, wish: ListenerTls) -> Listener {
+        Listener { wish, ..self }
+    }
+
+    pub(crate) fn wish(&self) -> ListenerTls {
+        self.wish
+    }
+
     #[cfg(feature = "_tls")]
     pub(crate) fn tls(&self) -> Option<&Arc<TlsAcceptor>> {
         self.tls.as_ref()
+    }
+
+    /// Returns the address as the program wrote it, or else the real address.
+    #[cfg(feature = "_tls")]
+    pub(crate) fn name(&self) -> String {
+        self.share.bound().map_or_else(|| self.address.to_string(), |bound| bound.address.to_string())
     }
 
     /// Begins TLS on all later connections.
@@ -389,7 +421,7 @@ mod tests {
         is_proxied: bool,
         there_are: &[Listener],
     ) -> Result<Vec<Listener>, Error> {
-        Listener::bind_all(addresses, is_proxied, there_are, &Bound::new(""))
+        Listener::bind_all(addresses, (is_proxied, ListenerTls::Default), there_are, &Bound::new(""))
     }
 
     fn parsed(text: &str) -> Vec<Address> {

@@ -1,7 +1,8 @@
 //! Passes sockets from a process to its replacement, over a Unix socket that is the standard input of the replacement.
 //!
-//! The first message has a length (4 bytes), fields that end with a zero byte, and the descriptors. The first descriptor is
-//! the standard input that the replacement is to have. The replacement then says `READY`, and gets `GO`.
+//! The first message has a length (4 bytes), fields that end with a zero byte, and the descriptors. Fields are the version,
+//! the number of ticket keys, two for each of them, and five for each listener. The first descriptor is the standard input
+//! that the replacement is to have. The replacement then says `READY`, and gets `GO`.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -17,7 +18,7 @@ use rustix::net::{
 /// Says which process waits at the standard input: its id. Only a child of that process looks at it.
 pub(super) const VARIABLE: &str = "WEFTWORK_REPLACES";
 /// Version of the message. Two programs with different versions cannot replace each other.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// Maximum number of descriptors in a message (unix(7), SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
 /// Maximum length of the fields.
@@ -40,12 +41,20 @@ pub(super) struct Passed<F> {
     pub(super) sockets: Vec<F>,
 }
 
+/// Keys of session tickets: the addresses of a server, and its keys as text.
+pub(super) type TicketKeys = Vec<(String, String)>;
+
+/// What a process receives: its standard input, ticket keys, and listeners.
+pub(super) type Received = (OwnedFd, TicketKeys, Vec<Passed<OwnedFd>>);
+
 pub(super) fn send(
     channel: &UnixStream,
     stdin: BorrowedFd<'_>,
+    ticket_keys: TicketKeys,
     listeners: &[Passed<BorrowedFd<'_>>],
 ) -> io::Result<()> {
-    let mut fields = vec![VERSION.to_owned()];
+    let mut fields = vec![VERSION.to_owned(), ticket_keys.len().to_string()];
+    fields.extend(ticket_keys.into_iter().flat_map(|(addresses, keys)| [addresses, keys]));
     let mut descriptors = vec![stdin];
     for Passed { call, address, is_given, has_file, sockets } in listeners {
         let numbers = [*call, u64::from(*is_given), u64::from(*has_file), sockets.len() as u64];
@@ -66,8 +75,7 @@ pub(super) fn send(
     (&*channel).write_all(text.as_bytes())
 }
 
-/// Returns the standard input, and the listeners.
-pub(super) fn receive(channel: &UnixStream) -> io::Result<(OwnedFd, Vec<Passed<OwnedFd>>)> {
+pub(super) fn receive(channel: &UnixStream) -> io::Result<Received> {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -89,7 +97,7 @@ pub(super) fn receive(channel: &UnixStream) -> io::Result<(OwnedFd, Vec<Passed<O
     parse(&text, descriptors)
 }
 
-fn parse(text: &str, descriptors: Vec<OwnedFd>) -> io::Result<(OwnedFd, Vec<Passed<OwnedFd>>)> {
+fn parse(text: &str, descriptors: Vec<OwnedFd>) -> io::Result<Received> {
     let mut fields = text.split_terminator('\0');
     if fields.next() != Some(VERSION) {
         return Err(io::Error::other(
@@ -98,6 +106,12 @@ fn parse(text: &str, descriptors: Vec<OwnedFd>) -> io::Result<(OwnedFd, Vec<Pass
     }
     let mut descriptors = descriptors.into_iter();
     let stdin = descriptors.next().ok_or_else(malformed)?;
+    let count: usize = fields.next().and_then(|field| field.parse().ok()).ok_or_else(malformed)?;
+    let mut ticket_keys = Vec::new();
+    for _ in 0..count {
+        let mut field = || fields.next().map(str::to_owned).ok_or_else(malformed);
+        ticket_keys.push((field()?, field()?));
+    }
     let mut listeners = Vec::new();
     while let Some(address) = fields.next() {
         let mut number = || fields.next().and_then(|field| field.parse::<u64>().ok()).ok_or_else(malformed);
@@ -109,7 +123,7 @@ fn parse(text: &str, descriptors: Vec<OwnedFd>) -> io::Result<(OwnedFd, Vec<Pass
         }
         listeners.push(Passed { call, address: address.to_owned(), is_given, has_file, sockets });
     }
-    Ok((stdin, listeners))
+    Ok((stdin, ticket_keys, listeners))
 }
 
 fn malformed() -> io::Error {
@@ -151,8 +165,10 @@ mod tests {
             sockets: sockets[range].iter().map(AsFd::as_fd).collect(),
         };
         let sent = [passed(4, "localhost:80\n", false, 0..2), passed(5, "fd:3", true, 2..3)];
-        send(&sender, null.as_fd(), &sent).unwrap();
-        let (_stdin, received) = receive(&receiver).unwrap();
+        let keys = vec![("tls+localhost:80".to_owned(), "7,00ff".to_owned())];
+        send(&sender, null.as_fd(), keys.clone(), &sent).unwrap();
+        let (_stdin, received_keys, received) = receive(&receiver).unwrap();
+        assert_eq!(received_keys, keys);
         assert_eq!(received.len(), 2);
         let mut ports = received.iter().flat_map(|listener| &listener.sockets);
         for (sent, received) in sent.iter().zip(&received) {
@@ -168,14 +184,19 @@ mod tests {
     #[test]
     fn a_malformed_message_is_an_error() {
         let null = || OwnedFd::from(File::open("/dev/null").unwrap());
-        for text in
-            ["1\0a\0", "1\0a\x001\x000\x000\x001\0", "1\0a\x001\x000\x000\x000\0", "1\0a\x001\x000\x000\0x\0"]
-        {
+        for text in [
+            "2\0",
+            "2\0x\0",
+            "2\x001\0a\0",
+            "2\x000\0a\0",
+            "2\x000\0a\x001\x000\x000\x001\0",
+            "2\x000\0a\x001\x000\x000\x000\0",
+        ] {
             assert!(parse(text, vec![null()]).is_err(), "{text:?}");
         }
-        let error = parse("2\0", vec![null()]).unwrap_err().to_string();
+        let error = parse("1\0", vec![null()]).unwrap_err().to_string();
         assert!(error.contains("another version"), "{error}");
-        assert!(parse("1\0", vec![]).is_err());
+        assert!(parse("2\x000\0", vec![]).is_err());
         let (sender, receiver) = UnixStream::pair().unwrap();
         (&sender).write_all(&[0xff; 8]).unwrap();
         assert!(receive(&receiver).is_err());

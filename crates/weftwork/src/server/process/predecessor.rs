@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::channel::{self, GO, Passed, READY, VARIABLE};
+use super::channel::{self, GO, Passed, READY, TicketKeys, VARIABLE};
 use crate::error::{Error, Result};
 use crate::transport::listener::Listener;
 use crate::transport::log_queue::log_line;
@@ -18,6 +18,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The process before, and what it has passed.
 struct Predecessor {
     channel: UnixStream,
+    /// Keys of session tickets, by the addresses of their server.
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code, reason = "nothing seals tickets"))]
+    ticket_keys: TicketKeys,
     /// Listeners that no address of this process has taken yet.
     left: Vec<Passed<OwnedFd>>,
     /// Listeners of this process, and whether the file of a Unix socket goes with them.
@@ -45,9 +48,9 @@ fn find() -> io::Result<Option<Mutex<Predecessor>>> {
     }
     let channel = UnixStream::from(channel::stdin()?);
     channel.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    let (stdin, left) = channel::receive(&channel)?;
+    let (stdin, ticket_keys, left) = channel::receive(&channel)?;
     rustix::stdio::dup2_stdin(stdin.as_fd())?;
-    Ok(Some(Mutex::new(Predecessor { channel, left, taken: Vec::new(), is_ready: false })))
+    Ok(Some(Mutex::new(Predecessor { channel, ticket_keys, left, taken: Vec::new(), is_ready: false })))
 }
 
 /// Takes the listeners that the process before has made by the same address. An empty list means that the address must
@@ -75,6 +78,13 @@ pub(crate) fn has_passed_sockets() -> bool {
     matches!(predecessor(), Ok(Some(found)) if found.left.iter().any(|passed| {
         passed.is_given && super::descriptors::is_passed(&passed.address)
     }))
+}
+
+/// Returns the keys of session tickets of the server with the same addresses in the process before.
+#[cfg(feature = "_tls")]
+pub(crate) fn ticket_keys(addresses: &str) -> Option<String> {
+    let predecessor = predecessor().ok()??;
+    predecessor.ticket_keys.iter().find(|(of, _)| of == addresses).map(|(_, keys)| keys.clone())
 }
 
 /// Tells the process before that this one is ready, so that it stops. Returns whether there is such a process.

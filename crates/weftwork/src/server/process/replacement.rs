@@ -238,7 +238,8 @@ fn start(shares: &[Arc<SocketShare>]) -> Result<(Child, UnixStream), Failure> {
         })
     });
     let stdin = channel::stdin().map_err(Failure::Channel)?;
-    channel::send(&channel, stdin.as_fd(), &passed.collect::<Vec<_>>()).map_err(Failure::Channel)?;
+    channel::send(&channel, stdin.as_fd(), ticket_keys(), &passed.collect::<Vec<_>>())
+        .map_err(Failure::Channel)?;
     let (mut command, path) = program::again();
     command.stdin(Stdio::from(OwnedFd::from(theirs))).env(VARIABLE, std::process::id().to_string());
     for variable in ["LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID"] {
@@ -252,6 +253,16 @@ fn start(shares: &[Arc<SocketShare>]) -> Result<(Child, UnixStream), Failure> {
     let child = command.spawn().map_err(|error| Failure::Start(path.display().to_string(), error))?;
     state.progress = Progress::Starting(Instant::now(), Some(child.id()));
     Ok((child, channel))
+}
+
+#[cfg(feature = "_tls")]
+fn ticket_keys() -> channel::TicketKeys {
+    crate::tls::to_hand_over()
+}
+
+#[cfg(not(feature = "_tls"))]
+fn ticket_keys() -> channel::TicketKeys {
+    Vec::new()
 }
 
 fn wait_until_ready(

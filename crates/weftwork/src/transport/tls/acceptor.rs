@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::names::NameTable;
+
 /// The TLS configuration of a listener. A reload replaces it as a whole. Established connections keep the old one.
 #[derive(Debug)]
 pub(crate) struct TlsAcceptor(RwLock<Arc<Current>>);
@@ -12,6 +14,8 @@ pub(crate) struct Current {
     pub(crate) config: Arc<rustls::ServerConfig>,
     /// Whether a signature takes over 1 ms. Handshakes then run on another thread.
     pub(crate) signs_slowly: bool,
+    /// Names of the certificates, to tell which requests are on the wrong connection.
+    pub(crate) names: Arc<NameTable>,
 }
 
 impl TlsAcceptor {

@@ -4,7 +4,11 @@
 #![allow(dead_code, unused_imports)]
 
 mod acceptor;
+pub(crate) mod client_certificate;
 mod info;
+pub(crate) mod names;
+pub(crate) mod provider;
+pub(crate) mod x509;
 
 pub(crate) use acceptor::{Current, TlsAcceptor};
 pub use info::TlsInfo;
