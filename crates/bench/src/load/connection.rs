@@ -104,7 +104,7 @@ impl Connection {
         to: SocketAddrV4,
         asking: &Asking,
     ) -> io::Result<()> {
-        // A client whose connection broke begins anew.
+        // A client whose connection broke forgets its sessions.
         let (config, is_again) = (self.config.take().filter(|_| self.ending), self.ending);
         *self = Connection::new(self.group, Instant::now());
         self.parser = ResponseParser::expecting(asking.expected.clone());

@@ -64,13 +64,13 @@ impl Generator {
         };
         for (at, group) in groups.iter().enumerate() {
             let depth = group.depth;
-            let request = match group.tls {
-                Some(Tls::Hello) => wire::hello()?,
-                _ => group.request(port, group.close),
+            let (request, last) = match group.tls {
+                Some(Tls::Hello) => (wire::hello()?, wire::hello()?),
+                _ => (group.request(port, group.close), group.request(port, true)),
             };
             let asking = Asking {
                 requests: request.repeat(depth as usize),
-                last: [request.repeat(depth as usize - 1), group.request(port, true)].concat(),
+                last: [request.repeat(depth as usize - 1), last].concat(),
                 depth,
                 lots_max: if group.close { 1 } else { group.lots_max },
                 paced,

@@ -1,4 +1,4 @@
-//! What a connection of the load sends and receives on: a socket, in clear or with TLS over it.
+//! Sends and receives for a connection of the load: on a socket, in clear or with TLS over it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -216,3 +216,6 @@ impl Write for Sink<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,7 @@ pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "nginx",
         can: CANNED,
-        about: "a worker for each core, no logs; /health and /json are `return` directives, files from its cache of open files, by sendfile but for 1 KiB",
+        about: "a worker for each core, no logs; /health and /json are `return` directives, files from its cache of open files, by sendfile but for 1 KiB; over TLS a shared session cache and tickets",
         breaks: &[],
         build: Build::Installed("-v"),
         // -e: else it first opens the log that it was compiled with.
@@ -58,7 +58,7 @@ pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "h2o",
         can: CANNED,
-        about: "a thread for each core, no logs; every answer is a file from its cache of open files",
+        about: "a thread for each core, no logs; every answer is a file from its cache of open files; over TLS sessions in memory and tickets, the key in the same process",
         breaks: &[NO_HOST, TWO_LENGTHS],
         build: Build::Installed("--version"),
         arguments: &["-m", "worker", "-c", "@config@"],
@@ -73,7 +73,7 @@ pub(crate) static PEERS: &[Peer] = &[
         arguments: &["-D", "-f", "@config@"],
         configuration: include_str!("../../peers/lighttpd.conf"),
     },
-    rust("hyper", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most"),
+    rust("hyper", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most; over TLS tokio-rustls with aws-lc-rs and tickets, a file from memory"),
     rust("axum", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow blocks in the handler, as if the author forgot"),
     rust("axum-blocking", BLOCKING, &[NO_HOST], "the same, /slow in spawn_blocking, 512 threads at most"),
     rust("actix-web", ASYNCHRONOUS, &[], "a worker for each core; /slow in web::block, 512 threads at most"),
@@ -105,7 +105,7 @@ const fn rust(
 }
 
 const fn go(name: &'static str, breaks: &'static [&'static str]) -> Peer {
-    let about = "GOMAXPROCS is the number of cores; /slow blocks its thread by nanosleep(2), /wait parks the goroutine by time.Sleep";
+    let about = "GOMAXPROCS is the number of cores; /slow blocks its thread by nanosleep(2), /wait parks the goroutine by time.Sleep; over TLS crypto/tls with tickets, files by http.FileServer";
     Peer {
         name,
         can: ASYNCHRONOUS,
