@@ -212,6 +212,10 @@ impl Workers {
     }
 
     fn serve(&self, mut conn: Box<Conn>, state: &mut ThreadState) {
+        if self.cx.stage() == Stage::Closing {
+            // It came out of the queue just before the queue was closed.
+            return conn.refuse_stopping(&self.cx);
+        }
         let is_wanted = || self.is_wanted();
         match ConnThread::new(&self.cx, &*self.handler, state, &is_wanted).serve(&mut conn) {
             Outcome::Closed => conn.reclaim(&mut state.pool),

@@ -127,8 +127,9 @@ fn a_connection_in_the_backlog_is_served() {
 
 /// A site all of whose loops and threads are in handlers, and clients that the kernel has connected behind them. They have
 /// sent requests.
-fn all_at_work(clients: usize) -> (Site, Vec<Client>, Vec<Client>) {
-    let site = CASE.start_with(|s| s.threads_max(CASE.engine.loops() + 2).standby_kept(1).queue_max(0));
+fn all_at_work(clients: usize, queue_max: usize) -> (Site, Vec<Client>, Vec<Client>) {
+    let threads_max = CASE.engine.loops() + 2;
+    let site = CASE.start_with(|s| s.threads_max(threads_max).standby_kept(1).queue_max(queue_max));
     let busy = if CASE.engine.loops() > 0 && !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         CASE.engine.loops()
     } else {
@@ -150,7 +151,7 @@ fn all_at_work(clients: usize) -> (Site, Vec<Client>, Vec<Client>) {
 /// Closing the listeners would reset them.
 #[test]
 fn clients_in_the_accept_queue_are_answered() {
-    let (Site { running, inside }, blocked, waiting) = all_at_work(6);
+    let (Site { running, inside }, blocked, waiting) = all_at_work(6, 0);
     let address = running.addresses()[0].clone();
     let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     eventually("the port is closed", || Client::try_connect_to(&address).is_err());
@@ -169,16 +170,39 @@ fn clients_in_the_accept_queue_are_answered() {
 /// Handlers that do not return in time are left behind. Clients that no handler has seen are told, and not reset.
 #[test]
 fn clients_in_the_accept_queue_are_told_if_no_thread_gets_free() {
-    let (Site { running, inside }, blocked, waiting) = all_at_work(6);
-    let report = running.shutdown(Duration::from_millis(700));
+    // They wait for a thread, or in the kernel.
+    for queue_max in [100, 0] {
+        let (Site { running, inside }, blocked, waiting) = all_at_work(6, queue_max);
+        let report = running.shutdown(Duration::from_millis(700));
+        for mut client in waiting {
+            let answer = client.answer();
+            assert!([200, 503].contains(&answer.status) && answer.closes(), "{answer:?}");
+            client.ends();
+        }
+        assert!(report.stuck >= 1, "{report}");
+        inside.gate.open();
+        drop(blocked);
+    }
+}
+
+#[test]
+fn clients_in_the_accept_queue_are_told_if_there_are_too_many_connections() {
+    let site = CASE.start_with(|s| s.connections_max(1));
+    let mut blocked = site.client();
+    blocked.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    let mut waiting: Vec<Client> = (0..6).map(|_| site.client()).collect();
+    waiting.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let Site { running, inside } = site;
+    let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     for mut client in waiting {
         let answer = client.answer();
-        assert!([200, 503].contains(&answer.status) && answer.closes(), "{answer:?}");
+        assert!(answer.status == 503 && answer.closes(), "{answer:?}");
         client.ends();
     }
-    assert!(report.stuck >= 1, "{report}");
     inside.gate.open();
-    drop(blocked);
+    blocked.answer().is(200, "passed");
+    assert_eq!(stopping.join().unwrap().cut, 0);
 }
 
 #[test]

@@ -256,6 +256,10 @@ impl Shared {
     fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
         match work {
             Work::Event(conn) => self.serve_detached(conn, Some(true), worker),
+            // A thread that led a loop may come before the queue is closed.
+            Work::Job(Job::Serve(conn)) if self.cx.stage() == Stage::Closing => {
+                conn.refuse_stopping(&self.cx)
+            }
             Work::Job(Job::Serve(mut conn)) => {
                 if conn.owner.queued_since.is_some() {
                     conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);
