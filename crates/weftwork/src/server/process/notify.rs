@@ -47,7 +47,13 @@ fn send(socket: &str, message: &str) -> io::Result<()> {
         Some(name) => connect_abstract(&sender, name)?,
         None => sender.connect(socket)?,
     }
-    sender.send(message.as_bytes()).map(|_| ())
+    loop {
+        match sender.send(message.as_bytes()) {
+            // With a time limit, the kernel does not go on after a signal.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            sent => return sent.map(|_| ()),
+        }
+    }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
