@@ -38,9 +38,10 @@ fn a_second_server_is_not_hit_by_the_variables_of_the_site() {
         let bind = || Server::bind("127.0.0.1:0").unwrap();
         let start = |server: Server| server.start(|_: &mut Request| "metrics").unwrap();
 
-        let site = start(bind());
+        let site = start(bind().admin("127.0.0.1:0", |_: &mut Request| "probe").unwrap());
         assert!(site.settings().proxy_protocol && site.engine() == Engine::Workers { listeners: Some(1) });
         assert_eq!(Client::connect(&site).get("/").status, 400, "there is no PROXY header");
+        Client::connect_to(&site.admin_addresses()[0]).get("/").is(200, "probe");
 
         let set = bind().settings(|s| s.threads_max(9)).without_env();
         let without = start(set);

@@ -19,11 +19,8 @@ const CHILD: &str = "WEFTWORK_TEST_REPLACEMENT";
 /// A site, a redirect listener, and a side listener, in one process.
 fn program(engine: &str) {
     let engine: Engine = engine.parse().unwrap();
-    let slow = |_: &mut Request| {
-        std::thread::sleep(Duration::from_millis(1500));
-        format!("redirect of {}", std::process::id())
-    };
-    let redirect = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(slow).unwrap();
+    let redirect = |_: &mut Request| format!("redirect of {}", std::process::id());
+    let redirect = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(redirect).unwrap();
     let ready = |req: &mut Request| format!("side {} {}", std::process::id(), req.is_stopping());
     let site = Server::bind("127.0.0.1:0").unwrap().engine(engine).admin("127.0.0.1:0", ready).unwrap();
     let site = site.settings(|s| s.drain_delay(Duration::from_secs(60)).drain_idle_timeout(Duration::ZERO));
@@ -90,19 +87,24 @@ fn a_program_with_several_servers_loses_no_request() {
         let mut kept = Client::connect_to(site);
         kept.get("/").is(200, format!("site of {}", first[0]));
         let mut busy = Client::connect_to(redirect);
-        busy.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        busy.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
         kill_process(Pid::from_child(&program.child), Signal::USR2).unwrap();
         let second = program.says("process ");
         program.successor = second[0].parse().ok();
         assert_eq!(second[1..], first[1..], "{engine}: the addresses are the same");
         assert_ne!(second[0], first[0], "{engine}");
-        // The request on the redirect listener is in flight, although the site may be done.
+        // The request on the redirect listener is in flight, although the site may be done. Probes ask the new process.
+        let new = format!("side {} false", second[0]);
+        eventually("the process before has left the side listener", || {
+            (0..20).all(|_| Client::connect_to(side).get("/").text() == new)
+        });
+        busy.send("body");
         busy.answer().is(200, format!("redirect of {}", first[0]));
         assert_eq!(program.says("end "), [first[0].as_str(), "0"], "{engine}: without the drain delay");
         for (address, want) in [(site, "site of"), (redirect, "redirect of")] {
             Client::connect_to(address).get("/").is(200, format!("{want} {}", second[0]));
         }
-        Client::connect_to(side).get("/").is(200, format!("side {} false", second[0]));
+        Client::connect_to(side).get("/").is(200, new);
         eventually("the process before ends", || program.child.try_wait().unwrap().is_some());
     }
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::process::{Weft, output};
+use crate::process::{Weft, command, output};
 use crate::serve::Folder;
+use crate::signals::terminal;
 
 /// Waits until a file has this many lines.
-fn lines(path: &Path, count: usize) -> Vec<String> {
+pub(crate) fn lines(path: &Path, count: usize) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let lines: Vec<String> = fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect();
@@ -118,6 +119,27 @@ fn the_level_debug_shows_requests_and_the_log_has_its_time() {
     assert_eq!((time.len(), &rest[..12]), ("2026-11-28T07:01:02.123Z".len(), "weft: info: "), "{line}");
     let (_, out, _) = weft.end();
     assert!(out.contains(" 127.0.0.1 GET /hello.txt?a=b 200 5 B ") && out.contains(" ms\n"), "{out}");
+}
+
+/// Without any flag.
+#[test]
+fn a_person_at_a_terminal_sees_each_request() {
+    let (master, slave) = terminal();
+    let child = command("--port 0", &[]).stdout(slave).spawn().unwrap();
+    let mut weft = Weft::started(child, master);
+    assert_eq!(weft.connect().ask("GET /health").status, 200);
+    weft.signal("-TERM");
+    let line = weft.says("/health");
+    assert!(line.contains(" 127.0.0.1 GET /health 200 2 B ") && line.ends_with(" ms\r\n"), "{line:?}");
+}
+
+#[test]
+fn the_access_log_may_be_the_standard_output() {
+    let mut weft = Weft::start("--port 0 --access-log -");
+    assert_eq!(weft.connect().ask("GET /health").status, 200);
+    weft.signal("-TERM");
+    let line = weft.says("/health");
+    assert!(line.contains("] \"GET /health HTTP/1.1\" 200 2 \"-\" \"-\" 0."), "{line}");
 }
 
 #[test]

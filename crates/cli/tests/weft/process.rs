@@ -1,15 +1,24 @@
 //! A running `weft`: started with arguments and variables, read line by line, and always ended.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use crate::client::Client;
 
 pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in flight finish";
 
+/// Maximum time of a process. A test that waits for a line that does not come then fails.
+const LIFE_MAX: Duration = Duration::from_secs(300);
+
 pub(crate) struct Weft {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    /// Disconnected at the end of the test.
+    _alive: Sender<()>,
+    stdout: BufReader<File>,
     /// Absent if the test has set stderr.
     stderr: Option<BufReader<ChildStderr>>,
     /// Lines that it printed at startup.
@@ -65,7 +74,20 @@ impl Weft {
     /// Starts a command whose stderr is set already.
     pub(crate) fn start_with_stderr_set(mut command: Command) -> Weft {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let stdout = OwnedFd::from(child.stdout.take().unwrap());
+        Weft::started(child, stdout)
+    }
+
+    /// Returns once the process has printed its startup lines, which `stdout` reads.
+    pub(crate) fn started(mut child: Child, stdout: OwnedFd) -> Weft {
+        let (alive, ended) = channel();
+        let id = child.id();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(LIFE_MAX) == Err(RecvTimeoutError::Timeout) {
+                signal(id, "-KILL");
+            }
+        });
+        let mut stdout = BufReader::new(File::from(stdout));
         let stderr = child.stderr.take().map(BufReader::new);
         let mut lines = Vec::new();
         while lines.last().is_none_or(|last| last != LAST_LINE) {
@@ -73,7 +95,7 @@ impl Weft {
             assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "weft ended after {lines:?}");
             lines.push(line.trim_end().to_owned());
         }
-        Weft { child, stdout, stderr, lines }
+        Weft { child, _alive: alive, stdout, stderr, lines }
     }
 
     /// Returns the address in the first line that names a URL, such as `127.0.0.1:8080`.
@@ -108,6 +130,16 @@ impl Weft {
         while !line.contains(part) {
             line.clear();
             assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
+        }
+        line
+    }
+
+    /// Reads stdout up to a line that contains `part`, and returns the line.
+    pub(crate) fn says(&mut self, part: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(part) {
+            line.clear();
+            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
         }
         line
     }

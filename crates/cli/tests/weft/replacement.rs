@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::process::{Weft, command, signal};
 use crate::signals::ENGINES;
-use crate::supervised::Supervisor;
+use crate::supervised::{Supervisor, passing, tcp};
 
 /// A folder with a copy of the program that a deployment can replace.
 struct Deployment(PathBuf);
@@ -32,13 +32,14 @@ impl Deployment {
     /// Puts a new file in the place of the program, as a package does.
     fn install(&self) {
         let (new, program) = (self.path("new"), self.path("weft"));
-        fs::copy(env!("CARGO_BIN_EXE_weft"), &new).unwrap();
+        copy(env!("CARGO_BIN_EXE_weft").as_ref(), &new);
         fs::rename(new, program).unwrap();
     }
 
     fn install_script(&self, script: &str) {
-        let (new, program) = (self.path("new"), self.path("weft"));
-        fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let (text, new, program) = (self.path("text"), self.path("new"), self.path("weft"));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        copy(&text, &new);
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(new, program).unwrap();
     }
@@ -59,6 +60,12 @@ impl Deployment {
     fn start(&self, line: &str) -> Weft {
         Weft::start_command(self.command(line, &[]))
     }
+}
+
+/// Copies a program by another process. A process that another test starts meanwhile would inherit a descriptor of this one
+/// for a moment, and a file that is open for writing cannot be started (ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
 impl Drop for Deployment {
@@ -107,7 +114,7 @@ fn admin_address(weft: &Weft) -> String {
     url.split('/').next().unwrap().to_owned()
 }
 
-fn ask_unix(path: &std::path::Path) -> String {
+fn ask_unix(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -197,7 +204,7 @@ fn a_program_that_was_replaced_is_started_from_its_path() {
     let mut weft = Weft::start_command(command);
     let address = weft.address();
     // The next version is another file, to which the link is switched.
-    fs::copy(env!("CARGO_BIN_EXE_weft"), folder.path("next")).unwrap();
+    copy(env!("CARGO_BIN_EXE_weft").as_ref(), &folder.path("next"));
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(folder.path("next"), &link).unwrap();
     fs::remove_file(folder.path("weft")).unwrap();
@@ -244,8 +251,7 @@ fn a_stop_ends_a_new_process_that_is_not_ready() {
     let mut weft = folder.start("--port 0");
     let mark = folder.path("started");
     folder.install_script(&format!(
-        "echo $$ > {}.new; mv {}.new {0}; exec sleep 60",
-        mark.display(),
+        "echo $$ >> {0}.new; cp {0}.new {0}.copy; mv {0}.copy {0}; exec sleep 60",
         mark.display()
     ));
     weft.signal("-USR2");
@@ -259,6 +265,8 @@ fn a_stop_ends_a_new_process_that_is_not_ready() {
     std::thread::sleep(Duration::from_millis(700));
     weft.signal("-USR2");
     weft.wait_for("SIGUSR2: a new process is starting already");
+    // Time for a second process to start, if that were wrong.
+    std::thread::sleep(Duration::from_millis(200));
     weft.signal("-TERM");
     assert_eq!(weft.exit_code(), Some(0));
     let told = Instant::now();
@@ -266,6 +274,8 @@ fn a_stop_ends_a_new_process_that_is_not_ready() {
         assert!(told.elapsed() < Duration::from_secs(20), "the new process goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
+    let started = fs::read_to_string(&mark).unwrap();
+    assert_eq!(started.lines().count(), 1, "one process at a time: {started}");
 }
 
 /// The new process gets the sockets of systemd from the old one, without `LISTEN_FDS`.
@@ -282,6 +292,24 @@ fn sockets_of_systemd_are_passed_on() {
     let _new = Successor::of(&mut weft);
     assert_eq!(weft.exit_code(), Some(0));
     assert_eq!(Client::connect(&address).ask("GET /health").status, 200);
+}
+
+/// No flag names the sockets: both processes find them by themselves.
+#[test]
+fn sockets_of_systemd_without_a_flag_are_passed_on_too() {
+    let (socket, address) = tcp();
+    for variables in ["LISTEN_FDS=1 LISTEN_PID=$$", "LISTEN_FDS=1"] {
+        let mut weft = passing(&[&socket], variables, "--log info").start();
+        assert_eq!(weft.address(), address);
+        weft.signal("-USR2");
+        let new = Successor::of(&mut weft);
+        assert_eq!(weft.exit_code(), Some(0));
+        assert_eq!(Client::connect(&address).ask("GET /health").status, 200, "{variables}");
+        signal(new.0, "-USR2");
+        let newest = Successor::of(&mut weft);
+        assert_eq!(Client::connect(&address).ask("GET /health").status, 200, "{variables}");
+        newest.end();
+    }
 }
 
 /// The kernel ends a container together with its PID 1.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::process::Weft;
 
-const UPLOAD: &[u8] = b"POST /echo HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
+pub(crate) const UPLOAD: &[u8] =
+    b"POST /echo HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
 
 #[test]
 fn an_idle_server_ends_at_once() {

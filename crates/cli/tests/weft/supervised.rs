@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::process::{Weft, command, run};
 
 /// Returns a command that runs `weft` with these sockets as descriptors 3, 4 and so on, as systemd does.
-fn passing(sockets: &[&OwnedFd], variables: &str, line: &str) -> Passing {
+pub(crate) fn passing(sockets: &[&OwnedFd], variables: &str, line: &str) -> Passing {
     let weft = command(line, &[]);
     let mut script = String::new();
     let mut held = Vec::new();
@@ -35,13 +35,13 @@ fn passing(sockets: &[&OwnedFd], variables: &str, line: &str) -> Passing {
 }
 
 /// A command, and the descriptors that it passes.
-struct Passing {
+pub(crate) struct Passing {
     shell: Command,
     _held: Vec<OwnedFd>,
 }
 
 impl Passing {
-    fn start(self) -> Weft {
+    pub(crate) fn start(self) -> Weft {
         Weft::start_command(self.shell)
     }
 
@@ -53,7 +53,7 @@ impl Passing {
     }
 }
 
-fn tcp() -> (OwnedFd, String) {
+pub(crate) fn tcp() -> (OwnedFd, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener.into(), address)
@@ -180,17 +180,22 @@ fn systemd_is_told_the_state() {
 
 #[test]
 fn the_watchdog_of_systemd_hears_of_the_process() {
-    let supervisor = Supervisor::new("watchdog");
-    let weft = Weft::start_with("--port 0", &[supervisor.variable(), ("WATCHDOG_USEC", "20000")]);
-    assert_eq!(supervisor.hears(), "READY=1");
-    for _ in 0..3 {
-        assert_eq!(supervisor.hears(), "WATCHDOG=1");
+    for own in ["", "WATCHDOG_PID=$$"] {
+        let supervisor = Supervisor::new("watchdog");
+        let (name, path) = supervisor.variable();
+        let variables = format!("WATCHDOG_USEC=20000 {own} {name}={path}");
+        let _weft = passing(&[], &variables, "--port 0").start();
+        assert_eq!(supervisor.hears(), "READY=1");
+        for _ in 0..3 {
+            assert_eq!(supervisor.hears(), "WATCHDOG=1");
+        }
     }
-    drop(weft);
     let other = Supervisor::new("watchdog-of-another-process");
     let weft =
         Weft::start_with("--port 0", &[other.variable(), ("WATCHDOG_USEC", "1000"), ("WATCHDOG_PID", "1")]);
     assert_eq!(other.hears(), "READY=1");
+    // Time for a hundred messages, if that were wrong.
+    std::thread::sleep(Duration::from_millis(100));
     weft.signal("-TERM");
     assert_eq!(other.hears(), "STOPPING=1");
 }

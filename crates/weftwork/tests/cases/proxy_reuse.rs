@@ -2,7 +2,8 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weftwork::Running;
 
@@ -79,6 +80,32 @@ fn a_connection_is_not_shared_after_a_token() {
     assert_eq!(gets(&mut Client::connect(&proxy), "").0, 401);
 }
 
+/// Nothing in the token says that it is for the whole connection.
+#[test]
+fn a_connection_is_not_shared_if_the_server_says_so() {
+    for said in ["Persistent-Auth: true", "WWW-Authenticate: Basic, NTLM", "Proxy-Authenticate: Negotiate"] {
+        let address = behind(move |mut stream| {
+            let mut status = "401 Unauthorized";
+            loop {
+                let head = read_head(&mut stream);
+                if head.is_empty() {
+                    return;
+                }
+                if head.contains("Bearer ann") {
+                    status = "200 OK";
+                }
+                let answer = format!("HTTP/1.1 {status}\r\n{said}\r\nContent-Length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let proxy = before_address(&address, |proxy| proxy);
+        let (mut ann, mut bob) = (Client::connect(&proxy), Client::connect(&proxy));
+        assert_eq!(gets(&mut ann, "Authorization: Bearer ann\r\n").0, 200);
+        assert_eq!(gets(&mut bob, "").0, 401, "{said}");
+        assert_eq!(gets(&mut ann, "").0, 200, "{said}");
+    }
+}
+
 /// A proxy in front may send requests of several clients on one connection.
 #[test]
 fn an_authenticated_connection_is_not_kept_for_a_proxy_in_front() {
@@ -90,22 +117,20 @@ fn an_authenticated_connection_is_not_kept_for_a_proxy_in_front() {
     }
 }
 
-/// Sends `head`, and `body` when the test says so, to the first request. Other connections get `ok`.
-fn sends_late(head: &'static str, body: &'static str) -> (Running, Sender<()>) {
-    let (say, said) = channel::<()>();
-    let said = std::sync::Arc::new(std::sync::Mutex::new(Some(said)));
+/// Sends `head` to the first request, and `body` to the next request on that connection. Other connections get `ok`.
+fn sends_late(head: &'static str, body: &'static str) -> Running {
+    let is_first = Arc::new(AtomicBool::new(true));
     let address = behind(move |mut stream| {
         read_head(&mut stream);
-        let Some(said) = said.lock().unwrap().take() else {
+        if !is_first.swap(false, Ordering::SeqCst) {
             return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-        };
+        }
         stream.write_all(head.as_bytes()).unwrap();
-        said.recv().unwrap();
-        // The proxy may have closed the connection.
-        let _ = stream.write_all(body.as_bytes());
-        read_head(&mut stream);
+        if !read_head(&mut stream).is_empty() {
+            stream.write_all(body.as_bytes()).unwrap();
+        }
     });
-    (before_address(&address, |proxy| proxy), say)
+    before_address(&address, |proxy| proxy)
 }
 
 /// A body that must not be there would be the next client's response.
@@ -119,15 +144,12 @@ fn a_body_without_a_place_reaches_nobody() {
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 42\r\n\r\n"),
         ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 42\r\n\r\n"),
     ] {
-        let (proxy, say) = sends_late(head, BODY);
+        let proxy = sends_late(head, BODY);
         let mut client = Client::connect(&proxy);
         client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.answer_to_head();
-        let mut other = Client::connect(&proxy);
-        other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        // On the same connection, the server would send these bytes for the request.
-        say.send(()).unwrap();
-        other.answer().is(200, "ok");
+        // A connection that is kept is there before the next request of its client is read.
+        client.get("/").is(200, "ok");
     }
 }
 

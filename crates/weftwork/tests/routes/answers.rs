@@ -501,3 +501,28 @@ fn an_error_that_is_a_response_is_the_answer() {
     assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, Some("/login")));
     assert_eq!(client.get("/").header("authorization", "Bearer x").send().text(), "Overview");
 }
+
+/// A proxy behind the routes gets the path as it was sent. What is in front of it compares the normal form.
+#[test]
+fn the_path_of_a_proxy_is_compared_in_its_normal_form() {
+    let echo = |req: &mut Request| req.target().to_owned();
+    let behind = Server::bind("127.0.0.1:0").unwrap().start(echo).unwrap();
+    let proxy = weftwork::Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap();
+    let guard = |req: &mut Request, next: Next| match req.path().starts_with("/closed") {
+        true => "refused".into_response(),
+        false => next.run(req),
+    };
+    let site = routes(|route: Site, _: &mut Request| format!("{route:?}")).fallback(proxy);
+    let mut client = TestClient::new(site.with(guard));
+    for (target, answer) in [
+        ("/else//%7Eb", "/else//%7Eb"),
+        ("/else/./b", "/else/./b"),
+        ("//closed", "refused"),
+        ("/%63losed/x", "refused"),
+        ("/else/../closed", "refused"),
+        // A route of the site gets its own path as it was sent.
+        ("/files/%61//b", "File { path: \"a//b\" }"),
+    ] {
+        assert_eq!(client.get(target).send().text(), answer, "{target}");
+    }
+}

@@ -303,6 +303,31 @@ fn clients_are_told_to_return_at_different_times() {
     assert!(connections.is_empty());
 }
 
+/// However many clients there are, half of the time to drain is left for the last ones.
+#[test]
+fn clients_are_told_within_half_of_the_time_to_drain() {
+    const CLIENTS: usize = 2000;
+    let (_hub, client) = hub();
+    let mut client = client.settings(|settings| settings.drain_timeout(Duration::from_secs(1)));
+    let mut connections: Vec<_> = (0..CLIENTS).map(|_| client.connect()).collect();
+    for connection in &mut connections {
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    client.drain();
+    connections.iter_mut().for_each(|connection| drop(connection.received()));
+    let mut open = || {
+        connections.retain_mut(|connection| {
+            connection.advance(Duration::ZERO);
+            !connection.is_closed()
+        });
+        connections.len()
+    };
+    let first = open();
+    assert!(first > CLIENTS / 2, "{first}");
+    client.advance(Duration::from_millis(510));
+    assert_eq!(open(), 0);
+}
+
 #[test]
 fn the_reconnection_time_is_random_within_its_range() {
     let mut times: Vec<u64> = (0..20)

@@ -88,3 +88,40 @@ fn reopen(signal: &str) {
         Err(error) => log_line!(Error, "{signal}: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Error;
+
+    /// A hook that fails or panics keeps no other hook from its call, and no later reload.
+    #[test]
+    fn a_reload_calls_each_function_of_the_program() {
+        let (calls, called) = channel();
+        let mut hooks = ReloadHooks::default();
+        for name in ["fails", "panics", "succeeds"] {
+            let calls = calls.clone();
+            hooks.push(move || {
+                calls.send(name).unwrap();
+                match name {
+                    "fails" => Err(Error::usage("as expected by the test")),
+                    "panics" => panic!("as expected by the test"),
+                    _ => Ok(()),
+                }
+            });
+        }
+        let mut maintenance = Maintenance::new(hooks);
+        for _ in 0..2 {
+            maintenance.handle(SignalEvent::ReopenLogs);
+            maintenance.handle(SignalEvent::Reload);
+            for name in ["fails", "panics", "succeeds"] {
+                assert_eq!(called.recv_timeout(Duration::from_secs(20)), Ok(name));
+            }
+        }
+        drop((maintenance, calls));
+        assert!(called.recv().is_err(), "SIGUSR1 calls none");
+    }
+}

@@ -289,6 +289,46 @@ mod tests {
         }
     }
 
+    /// [`Server::run`](crate::Server::run) handles all signals, unless the setting leaves some to the program.
+    #[test]
+    fn a_server_goes_on_after_signals_of_operators() {
+        if let Ok(setting) = std::env::var(CHILD) {
+            let server = crate::Server::bind("127.0.0.1:0").unwrap().set("maintenance_signals", &setting);
+            let server = server.unwrap();
+            println!("{READY} {}", server.addresses()[0]);
+            return server.run(|_: &mut crate::Request<'_>| "hello").unwrap();
+        }
+        for (setting, signal) in [
+            ("on", Signal::HUP),
+            ("on", Signal::USR1),
+            ("off", Signal::HUP),
+            ("off", Signal::USR1),
+            ("off", Signal::USR2),
+        ] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let name = "server::process::signals::tests::a_server_goes_on_after_signals_of_operators";
+            child.args(["--exact", name, "--nocapture"]).env(CHILD, setting);
+            let mut child = child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
+            let line = said.find(|line| line.contains(READY)).unwrap();
+            let address = line.rsplit(' ').next().unwrap();
+            // The signals are handled before the server listens.
+            while std::net::TcpStream::connect(address).is_err() {
+                assert!(child.try_wait().unwrap().is_none());
+                std::thread::yield_now();
+            }
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            let status = child.wait().unwrap();
+            let expected = if setting == "on" { None } else { Some(signal.as_raw()) };
+            assert_eq!(
+                (status.signal(), status.success()),
+                (expected, setting == "on"),
+                "{setting} {signal:?}"
+            );
+        }
+    }
+
     /// The drop of the signals is stopped halfway, at the lock. The actions must still be there.
     #[test]
     fn the_default_is_back_before_the_actions_go() {

@@ -50,6 +50,34 @@ fn requests_are_counted_by_route_method_and_status() {
     );
 }
 
+/// A proxy in front speaks TLS with its client, and may speak HTTP/1.0 with this server.
+#[test]
+fn scheme_and_version_are_those_of_the_request() {
+    let metrics = Metrics::new();
+    let client = TestClient::new((|_: &mut Request<'_>| "x").with(metrics.clone()));
+    let client = client.settings(|settings| settings.trusted_proxies("127.0.0.1".parse().unwrap()));
+    for (version, scheme, more, status) in [
+        ("1.0", "https", "", 200),
+        ("1.1", "https", "", 200),
+        ("1.1", "http", "", 200),
+        // The server itself refuses this one.
+        ("1.1", "https", "Transfer-Encoding: chunked\r\n\r\nno length", 400),
+    ] {
+        let mut connection = client.connect();
+        connection
+            .send(format!("GET / HTTP/{version}\r\nHost: a\r\nX-Forwarded-Proto: {scheme}\r\n{more}\r\n"));
+        assert_eq!(connection.response().status, status);
+        let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
+        let labels = [
+            format!("url_scheme=\"{scheme}\""),
+            format!("network_protocol_version=\"{version}\"}} 1"),
+            format!("status_code=\"{status}\""),
+        ];
+        let is_there = counts.iter().any(|line| labels.iter().all(|label| line.contains(label)));
+        assert!(is_there, "{labels:?}: {counts:#?}");
+    }
+}
+
 #[test]
 fn a_response_that_comes_later_counts_with_its_own_status() {
     let metrics = Metrics::new();

@@ -97,7 +97,12 @@ fn a_path_between_two_proxies_is_refused() {
     let mut client = TestClient::new(Router::new().mount("/a", to()).mount("/b", to()).fallback(to()));
     let site = Router::new().mount("/a", to()).mount("/a/x", to());
     // Its normal form belongs to the second one, and the rest of it as sent is no path.
-    assert_eq!(TestClient::new(site).get("/a/x%41/../x/y").send().status.as_u16(), 400);
+    let refused = TestClient::new(site).get("/a/x%41/../x/y").send();
+    assert!(
+        refused.status.as_u16() == 400 && refused.text().contains("a segment . or .."),
+        "{}",
+        refused.text()
+    );
     for (target, status) in [("/a/../b/x", 400), ("/%61/x", 400), ("/c/../a/x", 400), ("/c/../d", 200)] {
         assert_eq!(client.get(target).send().status.as_u16(), status, "{target}");
     }

@@ -162,6 +162,7 @@ fn a_name_is_not_looked_up_before_its_time() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let young = Proxy::to("http://localhost:1").unwrap();
+    assert_eq!(young.upstream.addresses.age_max, Duration::from_secs(60));
     young.upstream.addresses.set(vec![address]);
     let literal = Proxy::to(&format!("http://{address}")).unwrap().lookup_age_max(Duration::ZERO);
     for mut proxy in [young, literal] {
