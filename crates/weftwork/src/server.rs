@@ -187,9 +187,11 @@ impl Server {
             max_age => Arc::new(CaughtHandler::new(handler.with(Hsts::new(max_age)))),
         };
         #[cfg(feature = "_tls")]
-        let redirect = redirect.map(|redirect| redirect::start(*redirect, &listeners, &settings));
+        let handler = tls.answer_challenges(handler);
         #[cfg(feature = "_tls")]
-        let redirect = redirect.transpose()?.map(Box::new);
+        let redirect = redirect::start(redirect, &listeners, &settings, &tls)?;
+        #[cfg(feature = "_tls")]
+        let tls = tls.start_acme(&listeners, redirect.is_some())?;
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
         let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {

@@ -1,5 +1,10 @@
 //! TLS of a server: certificates, keys, and what clients must show.
 
+#[cfg(feature = "_acme")]
+mod acme;
+#[cfg(not(feature = "_acme"))]
+#[path = "tls/without_acme.rs"]
+mod acme;
 mod client_auth;
 mod handle;
 mod live;
@@ -24,6 +29,11 @@ use crate::error::Result;
 use crate::settings::Settings;
 pub use crate::transport::tls::client_certificate::ClientCertificate;
 use crate::transport::tls::provider;
+#[cfg(feature = "_acme")]
+pub use acme::Acme;
+#[cfg(not(feature = "_acme"))]
+use acme::Acme;
+pub(crate) use acme::{AcmeThread, answer_challenges};
 pub use client_auth::ClientCertificates;
 pub use handle::{CertificateInfo, TlsHandle};
 pub(crate) use live::Live;
@@ -79,7 +89,28 @@ pub struct Tls {
     is_strict: bool,
     provider: Option<Arc<CryptoProvider>>,
     ticket_keys: Option<Source>,
+    acme: Option<Acme>,
     handle: TlsHandle,
+}
+
+/// What ACME says of a handshake.
+#[cfg_attr(not(feature = "_acme"), allow(dead_code, reason = "ACME constructs it"))]
+pub(crate) enum Choice {
+    Certificate(Arc<CertifiedKey>),
+    /// The name has no certificate yet, or no challenge is waited for.
+    Refuse,
+    /// The table of names decides.
+    Table,
+}
+
+/// The listeners that a certificate authority can reach.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "_acme"), allow(dead_code, reason = "ACME reads it"))]
+pub(crate) struct Reachable {
+    /// A TLS listener that does not require client certificates.
+    pub(crate) tls: bool,
+    /// A plain listener, also one that only redirects.
+    pub(crate) plain: bool,
 }
 
 impl Tls {
@@ -135,6 +166,23 @@ impl Tls {
         Tls::from_pem(pem.clone(), pem)
     }
 
+    /// Gets and renews certificates from an authority that speaks ACME, by default Let's Encrypt. Needs the feature
+    /// `acme` or `acme-ring`. See [`Acme`] for all that can be set.
+    ///
+    /// Further certificates and settings are those of this type:
+    ///
+    /// ```no_run
+    /// use weftwork::Tls;
+    ///
+    /// let acme = Tls::acme(["example.org"]).contact("mailto:ops@example.org").store("/var/lib/site").accept_terms();
+    /// let tls = Tls::from(acme).and_files("internal.pem", "internal.key")?.strict_names();
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    #[cfg(feature = "_acme")]
+    pub fn acme<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Acme {
+        Acme::new(names)
+    }
+
     fn new() -> Tls {
         Tls {
             pairs: Vec::new(),
@@ -142,6 +190,7 @@ impl Tls {
             is_strict: false,
             provider: None,
             ticket_keys: None,
+            acme: None,
             handle: TlsHandle::default(),
         }
     }
@@ -238,6 +287,13 @@ impl Tls {
         let live = Live::start(self, settings, addresses)?;
         self.handle.add(&live);
         Ok(live)
+    }
+}
+
+#[cfg(feature = "_acme")]
+impl From<Acme> for Tls {
+    fn from(acme: Acme) -> Tls {
+        Tls { acme: Some(acme), ..Tls::new() }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The redirect listener: a small server of its own that sends clients of plain HTTP to HTTPS.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{StatusCode, header};
 
+use super::tls::RunningTls;
 use super::{Address, Running, Server};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -55,8 +57,14 @@ impl Server {
     }
 }
 
-/// Starts the redirect listener of a server with these listeners.
-pub(super) fn start(server: Server, site: &[Listener], settings: &Settings) -> Result<Running> {
+/// Starts the redirect listener of a server with these listeners, if it has one.
+pub(super) fn start(
+    server: Option<Box<Server>>,
+    site: &[Listener],
+    settings: &Settings,
+    tls: &RunningTls,
+) -> Result<Option<Box<Running>>> {
+    let Some(server) = server else { return Ok(None) };
     let port = match (settings.https_port, site.iter().find(|listener| listener.tls().is_some())) {
         (_, None) => {
             return Err(Error::usage(
@@ -69,7 +77,7 @@ pub(super) fn start(server: Server, site: &[Listener], settings: &Settings) -> R
         },
         (port, Some(_)) => port,
     };
-    server.start(ToHttps { port })
+    Ok(Some(Box::new(server.start(tls.answer_challenges(Arc::new(ToHttps { port })))?)))
 }
 
 impl Running {

@@ -93,9 +93,10 @@ mod with {
     use std::sync::Arc;
 
     use super::*;
+    use crate::message::Handler;
     use crate::server::{Running, Server, ServerStatus};
     use crate::settings::Settings;
-    use crate::tls::{CertificateInfo, Live, Tls, Watch};
+    use crate::tls::{self, AcmeThread, CertificateInfo, Live, Reachable, Tls, Watch};
     use crate::transport::log_queue::log_line;
 
     /// TLS of a server that is not started.
@@ -116,6 +117,7 @@ mod with {
         live: Vec<Arc<Live>>,
         /// Ends with the server.
         _watch: Option<Arc<Watch>>,
+        _acme: Vec<Arc<AcmeThread>>,
         shared: Option<Arc<Live>>,
     }
 
@@ -214,7 +216,7 @@ mod with {
                     Some(Arc::new(Watch::start(live.clone(), settings.tls_check_interval).map_err(refused)?))
                 }
             };
-            Ok(RunningTls { shared: all, live, _watch: watch })
+            Ok(RunningTls { shared: all, live, _watch: watch, _acme: Vec::new() })
         }
     }
 
@@ -233,6 +235,29 @@ mod with {
             }
         }
 
+        /// Lets a handler answer the requests of certificate authorities.
+        pub(in super::super) fn answer_challenges(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+            let certificates: Vec<_> = self.live.iter().filter_map(|live| live.acme().cloned()).collect();
+            tls::answer_challenges(&certificates, handler)
+        }
+
+        /// Begins to get and renew certificates.
+        pub(in super::super) fn start_acme(
+            mut self,
+            listeners: &[Listener],
+            redirects: bool,
+        ) -> Result<RunningTls> {
+            let plain = redirects || listeners.iter().any(|listener| listener.tls().is_none());
+            let of_acme: Vec<_> = self.live.iter().filter(|live| live.acme().is_some()).collect();
+            let tls = of_acme.iter().any(|live| !live.requires_client_certificates());
+            let started = of_acme
+                .iter()
+                .filter_map(|live| live.acme())
+                .map(|acme| Ok(Arc::new(acme.start(Reachable { tls, plain })?)));
+            self._acme = started.collect::<Result<_>>()?;
+            Ok(self)
+        }
+
         /// Lets SIGHUP read all files again, if there are any.
         pub(in super::super) fn add_reload_hook(&self, hooks: &mut ReloadHooks) {
             let live = self.live.clone();
@@ -243,7 +268,7 @@ mod with {
 
         /// Returns the same for a status, which may outlive the server.
         pub(in super::super) fn without_watch(&self) -> RunningTls {
-            RunningTls { _watch: None, ..self.clone() }
+            RunningTls { _watch: None, _acme: Vec::new(), ..self.clone() }
         }
 
         pub(in super::super) fn certificates(&self) -> Vec<CertificateInfo> {

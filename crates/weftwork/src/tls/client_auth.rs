@@ -120,6 +120,10 @@ impl ClientCertificates {
         Ok(self)
     }
 
+    pub(super) fn is_required(&self) -> bool {
+        self.is_required
+    }
+
     pub(super) fn resumes(&self) -> bool {
         self.resumes
     }

@@ -11,11 +11,12 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{KeyLogFile, ServerConfig, SupportedProtocolVersion, version};
 
+use super::acme::{ACME_TLS_ALPN, AcmeCertificates};
 use super::client_auth::{ClientCertificates, Verifier};
 use super::pair::{Pair, PairSource};
 use super::pem::Source;
 use super::tickets::{self, Tickets};
-use super::{CertificateInfo, Tls};
+use super::{CertificateInfo, Choice, Tls};
 use crate::error::{Error, Result};
 use crate::settings::{Settings, TlsVersion};
 use crate::transport::log_queue::log_line;
@@ -34,6 +35,7 @@ const READINGS_MAX: u32 = 3;
 /// Certificates and keys of a server that runs.
 pub(crate) struct Live {
     pairs: Vec<PairSource>,
+    acme: Option<Arc<AcmeCertificates>>,
     clients: Option<ClientCertificates>,
     provider: Arc<CryptoProvider>,
     is_strict: bool,
@@ -47,6 +49,7 @@ pub(crate) struct Live {
 }
 
 struct State {
+    /// Those of `Live::pairs`, and then those of ACME.
     pairs: Vec<Arc<Pair>>,
     verifier: Option<Verifier>,
     /// What the files were when they were read. Absent after a failure, so that the next check reads them again.
@@ -64,11 +67,13 @@ impl Live {
         let provider = tls.provider.clone().unwrap_or_else(provider::default_provider);
         let now = SystemTime::now();
         let stamps = stamps(tls);
-        let pairs = tls
+        let acme = tls.acme.clone().map(|acme| acme.open(provider.clone())).transpose()?;
+        let mut pairs = tls
             .pairs
             .iter()
             .map(|pair| pair.load(&provider, now).map(Arc::new))
             .collect::<Result<Vec<_>>>()?;
+        pairs.extend(acme_pairs(acme.as_ref()));
         let verifier = tls.clients.as_ref().map(|clients| clients.load(&provider)).transpose()?;
         let tickets = match tls.clients.as_ref().is_none_or(ClientCertificates::resumes) {
             true => Some(Arc::new(make_tickets(tls, &provider, verifier.as_ref(), addresses)?)),
@@ -87,11 +92,13 @@ impl Live {
             is_strict: tls.is_strict,
             logs_keys: settings.tls_key_log,
             tickets: tickets.as_ref(),
+            acme: acme.as_ref(),
         };
         let acceptor = TlsAcceptor::new(parts.config(&pairs, verifier.as_ref())?);
         let state = State { pairs, verifier, stamps: Some(stamps), warned: None, failure_logged: None };
-        Ok(Arc::new(Live {
+        let live = Arc::new(Live {
             pairs: tls.pairs.clone(),
+            acme,
             clients: tls.clients.clone(),
             is_strict: tls.is_strict,
             versions: versions.to_vec(),
@@ -101,7 +108,35 @@ impl Live {
             acceptor,
             state: Mutex::new(state),
             provider,
-        }))
+        });
+        if let Some(acme) = &live.acme {
+            let weak = Arc::downgrade(&live);
+            acme.on_change(move || {
+                if let Some(live) = weak.upgrade() {
+                    live.take_acme();
+                }
+            });
+        }
+        Ok(live)
+    }
+
+    /// Lets new connections use the certificates that ACME has now.
+    fn take_acme(&self) {
+        let mut state = self.state();
+        state.pairs.truncate(self.pairs.len());
+        state.pairs.extend(acme_pairs(self.acme.as_ref()));
+        if let Err(error) = self.replace(&state) {
+            log_line!(Error, "TLS: what was loaded before stays in use: {error}");
+        }
+    }
+
+    pub(crate) fn acme(&self) -> Option<&Arc<AcmeCertificates>> {
+        self.acme.as_ref()
+    }
+
+    /// Returns whether each client has to show a certificate.
+    pub(crate) fn requires_client_certificates(&self) -> bool {
+        self.clients.as_ref().is_some_and(ClientCertificates::is_required)
     }
 
     pub(crate) fn acceptor(&self) -> &Arc<TlsAcceptor> {
@@ -205,6 +240,7 @@ impl Live {
                 None => former.clone(),
             });
         }
+        pairs.extend(state.pairs.iter().skip(self.pairs.len()).cloned());
         let verifier = self.clients.as_ref().map(|clients| clients.load(&self.provider));
         let verifier = verifier.and_then(|loaded| loaded.map_err(|error| errors.push(error)).ok());
         if let (Some(tickets), Some(file)) = (&self.tickets, &self.ticket_file) {
@@ -224,6 +260,7 @@ impl Live {
             is_strict: self.is_strict,
             logs_keys: self.logs_keys,
             tickets: self.tickets.as_ref(),
+            acme: self.acme.as_ref(),
         };
         self.acceptor.replace(parts.config(&state.pairs, state.verifier.as_ref())?);
         Ok(())
@@ -289,6 +326,7 @@ struct Parts<'l> {
     is_strict: bool,
     logs_keys: bool,
     tickets: Option<&'l Arc<Tickets>>,
+    acme: Option<&'l Arc<AcmeCertificates>>,
 }
 
 impl Parts<'_> {
@@ -308,8 +346,14 @@ impl Parts<'_> {
             Some(Verifier { verifier, .. }) => builder.with_client_cert_verifier(verifier.clone()),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_cert_resolver(Arc::new(Resolver { names: names.clone(), keys }));
+        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+            names: names.clone(),
+            keys,
+            acme: self.acme.cloned(),
+        }));
         config.alpn_protocols = ALPN.iter().map(|protocol| protocol.to_vec()).collect();
+        // A client that offers HTTP too never gets it (RFC 8737 section 3).
+        config.alpn_protocols.extend(self.acme.map(|_| ACME_TLS_ALPN.to_vec()));
         // Sessions are in the tickets, so the server keeps none.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match self.tickets {
@@ -329,10 +373,16 @@ impl Parts<'_> {
 struct Resolver {
     names: Arc<NameTable>,
     keys: Vec<Arc<CertifiedKey>>,
+    acme: Option<Arc<AcmeCertificates>>,
 }
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match self.acme.as_ref().map(|acme| acme.choose(&hello)) {
+            Some(Choice::Certificate(key)) => return Some(key),
+            Some(Choice::Refuse) => return None,
+            Some(Choice::Table) | None => {}
+        }
         let numbers = self.names.choose(hello.server_name());
         let schemes = hello.signature_schemes();
         let can_sign = |number: &&usize| self.keys[**number].key.choose_scheme(schemes).is_some();
@@ -355,6 +405,11 @@ fn make_tickets(
     }
 }
 
+fn acme_pairs(acme: Option<&Arc<AcmeCertificates>>) -> Vec<Arc<Pair>> {
+    let keys = acme.map_or(Vec::new(), |acme| acme.keys());
+    keys.into_iter().map(|(origin, key)| Arc::new(Pair::of_acme(origin, key))).collect()
+}
+
 fn stamps(tls: &Tls) -> Vec<Stamp> {
     let clients = tls.clients.iter().flat_map(ClientCertificates::sources);
     tls.pairs.iter().flat_map(PairSource::sources).chain(clients).chain(&tls.ticket_keys).map(stamp).collect()
@@ -375,7 +430,8 @@ fn expiry_warnings(pairs: &[Arc<Pair>], now: SystemTime) -> Vec<String> {
 
 /// Returns the line about a certificate that ends soon.
 fn expiry_warning(pair: &Pair, now: SystemTime) -> Option<String> {
-    let left = pair.time_left(now).filter(|left| *left <= WARN_BEFORE)?;
+    // ACME has lines of its own.
+    let left = pair.time_left(now).filter(|left| *left <= WARN_BEFORE && !pair.is_of_acme)?;
     let when = match left.as_secs() / (24 * 60 * 60) {
         _ if left.is_zero() => "has expired".to_owned(),
         0 => "expires within a day".to_owned(),

@@ -39,6 +39,8 @@ pub(super) struct Pair {
     pub(super) origin: String,
     /// Time of one signature.
     pub(super) signature: Duration,
+    /// It is renewed by this process.
+    pub(super) is_of_acme: bool,
     /// Subject of the issuer, if the chain does not have it.
     pub(super) missing_issuer: Option<String>,
 }
@@ -97,12 +99,19 @@ impl Pair {
         Ok(Pair::finish(origin, facts, Arc::new(CertifiedKey::new(chain, key))))
     }
 
+    /// A certificate that ACME has checked.
+    pub(super) fn of_acme(origin: String, key: Arc<CertifiedKey>) -> Pair {
+        let facts = key.cert.first().map(|leaf| CertificateFacts::of(leaf)).unwrap_or_default();
+        Pair { is_of_acme: true, ..Pair::finish(origin, facts, key) }
+    }
+
     fn finish(origin: String, facts: CertificateFacts, key: Arc<CertifiedKey>) -> Pair {
         let leaf = key.cert.first().map_or(&[][..], |leaf| leaf.as_ref());
         let is_alone = key.cert.len() == 1 && !facts.is_self_issued();
         Pair {
             fingerprint: fingerprint(leaf, provider::sha256()),
             signature: time_signature(&*key.key),
+            is_of_acme: false,
             missing_issuer: is_alone.then(|| facts.issuer.clone()),
             origin,
             facts,

@@ -1,0 +1,5 @@
+//! The thread against an authority in memory, whose answers and faults the tests choose.
+
+mod fake_ca;
+mod pebble;
+mod worker_tests;
