@@ -204,6 +204,10 @@ settings! {
     /// because Kubernetes and most supervisors kill a process after 30 s. The shutdown needs 2 s more: to accept waiting
     /// connections, and for threads and the log to end. Keep `drain_delay` + `drain_timeout` + 2 s below the limit of
     /// your supervisor. When exceeded, or on a second signal: requests in flight are cut. 0 cuts them at once.
+    ///
+    /// Endless responses and upgraded connections end one after another, in random order, so that not all their clients
+    /// return in the same moment: fifty in a second, or more if half of this time would not be enough. A single one ends at
+    /// once.
     drain_timeout: Duration = Duration::from_secs(25), "time to finish requests at shutdown (0s: cut them)";
     /// Time after its last byte for which an idle connection stays open while the server drains. A request that was on its
     /// way when the server was told to stop is then answered. Default: 1 s, many times the pauses of a proxy or a client

@@ -35,6 +35,7 @@ macro_rules! every_engine {
             mod expect;
             #[cfg(feature = "json")]
             mod extractors;
+            mod farewells;
             mod faults;
             mod feeds;
             mod files;

@@ -119,8 +119,9 @@ impl EventWriter<'_, '_> {
     }
 
     /// Waits for `duration` and sends a comment now and then (see the setting `heartbeat`). Returns false if
-    /// the server is stopping, and the stream should end. The first false is returned at once, later ones when
-    /// the time has passed.
+    /// the server is stopping, and the stream should end. The first false ends the wait, later ones are
+    /// returned when the time has passed. Many streams are told one after another (see
+    /// [`drain_timeout`](crate::Settings::drain_timeout)).
     ///
     /// # Errors
     /// Fails as soon as the client disconnects, not only at the next event. Also fails after `drain_timeout`,

@@ -86,6 +86,8 @@ struct Streamed {
     trailers: Vec<(HeaderName, HeaderValue)>,
     /// Whether its writer was told that the server stops.
     knows_of_stop: bool,
+    /// When it is told in a pause, after the server has begun to drain.
+    stops_at: Option<Tick>,
 }
 
 impl Conn {

@@ -117,11 +117,9 @@ impl FeedBody {
         self.stops_at.filter(|_| !self.stop_sent)
     }
 
-    /// Reports the stop of the server in its time. Half of the time to drain is left for what is sent then.
+    /// Reports the stop of the server in its time.
     fn stop_in_time(&mut self, now: Tick, cx: &Context) {
-        let delay = || now.after(self.feed.stop_delay(cx.drain_timeout() / 2));
-        let stops_at = self.stops_at.unwrap_or_else(delay);
-        self.stops_at = Some(stops_at);
+        let stops_at = *self.stops_at.get_or_insert_with(|| now.after(cx.stop_delay()));
         if now >= stops_at {
             self.send_stop();
         }

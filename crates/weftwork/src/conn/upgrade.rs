@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +35,8 @@ struct UpgradedSocket {
     /// Progress of the peer in reading what is written.
     timer: Mutex<PeerTimer>,
     has_lingered: AtomicBool,
+    /// When the readers are told that the server stops, after it has begun to drain.
+    stops_at: OnceLock<Tick>,
     _count: CountGuard,
 }
 
@@ -62,6 +64,7 @@ impl Conn {
             wait: wait_kept,
             timer,
             has_lingered,
+            stops_at: OnceLock::new(),
             _count: count,
         });
         let settings = &cx.settings;
@@ -139,6 +142,17 @@ impl UpgradedSocket {
         }
     }
 
+    /// Returns when the readers are told that the server stops.
+    fn stops_at(&self, stage: Stage) -> Option<Tick> {
+        match stage {
+            Stage::Running => None,
+            Stage::Draining => {
+                Some(*self.stops_at.get_or_init(|| self.wait.now().after(self.cx.stop_delay())))
+            }
+            Stage::Closing => Some(self.wait.now()),
+        }
+    }
+
     fn until(&self, timeout: Option<Duration>) -> Tick {
         timeout.map_or(Tick(u64::MAX), |timeout| self.cx.clock.now().after(timeout))
     }
@@ -158,10 +172,14 @@ impl UpgradedIo for UpgradedSocket {
                 read => return read,
             }
             let stage = self.cx.stage();
-            if stage != Stage::Running && !std::mem::replace(stop_sent, true) {
+            let stops_at = self.stops_at(stage).filter(|_| !*stop_sent);
+            if stops_at.is_some_and(|stops_at| self.wait.now() >= stops_at) {
+                *stop_sent = true;
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
-            match self.wait.wait_ready(self.stream.as_fd(), Readiness::Read, until, stage) {
+            let wait_end = stops_at.map_or(until, |stops_at| stops_at.min(until));
+            match self.wait.wait_ready(self.stream.as_fd(), Readiness::Read, wait_end, stage) {
+                Err(error) if is_timed_out(&error) && wait_end < until => {}
                 // The server has moved on to another stage, which is checked again.
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() =>

@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -77,8 +75,6 @@ pub struct Feed {
     final_message: Option<Bytes>,
     /// Whether it ends when the server stops, because it would never end by itself.
     pub(crate) is_endless: bool,
-    /// Number of feeds that would end together when the server stops.
-    companions: Option<Arc<AtomicUsize>>,
 }
 
 /// Sending end of a feed. Clones send to the same client. When the last clone is dropped, the feed is closed.
@@ -152,7 +148,6 @@ impl Feed {
             heartbeat: None,
             final_message: None,
             is_endless: false,
-            companions: None,
         };
         (FeedSender { core }, feed)
     }
@@ -162,20 +157,6 @@ impl Feed {
     pub(crate) fn with_backlog(mut self, messages: impl Iterator<Item = Bytes>) -> Feed {
         self.backlog = messages.collect();
         self
-    }
-
-    /// Spreads the ends of this feed and of its companions when the server stops. The count includes this feed.
-    pub(crate) fn with_companions(mut self, count: Arc<AtomicUsize>) -> Feed {
-        self.companions = Some(count);
-        self
-    }
-
-    /// Returns how long after the server stops the feed ends, at most `max`: a random time, so that a thousand clients
-    /// end in a second.
-    pub(crate) fn stop_delay(&self, max: Duration) -> Duration {
-        let count = self.companions.as_ref().map_or(0, |count| count.load(Ordering::Relaxed));
-        let range = Duration::from_millis(count as u64).min(max);
-        Duration::from_micros(random_below(range.as_micros() as u64))
     }
 
     /// Sends `message` after each silence of the setting `heartbeat`. It keeps proxies from closing the connection, and

@@ -254,9 +254,9 @@ impl Response {
     }
 
     /// Marks a [feed](Response::feed) or a [later](Response::later) response as one that has no end of its own. When the
-    /// server stops, such a response ends at once and in good order: a feed sends the messages that wait, its
-    /// [final message](crate::Feed::with_final_message) and its end, and a later response is replaced by its alternative.
-    /// Responses without this mark count as requests in flight until
+    /// server stops, such a response ends in good order: a feed sends the messages that wait, its
+    /// [final message](crate::Feed::with_final_message) and its end, and a later response is replaced by its alternative, at
+    /// once. Many feeds end one after another (see [`drain_timeout`](crate::Settings::drain_timeout)). Responses without this mark count as requests in flight until
     /// [`drain_timeout`](crate::Settings::drain_timeout). A client that closes its sending side counts as gone here.
     ///
     /// Event streams and hubs are endless. Other responses do not change.

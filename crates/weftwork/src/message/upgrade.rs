@@ -23,7 +23,8 @@ pub(crate) type UpgradeFn = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 /// A read first returns the bytes that the client sent after its request, and then what arrives. A read or a write that
 /// must wait blocks its thread, or suspends its fiber.
 ///
-/// At a stop of the server, the next read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]. A
+/// At a stop of the server, a read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`], for many
+/// connections one after another (see [`drain_timeout`](crate::Settings::drain_timeout)). A
 /// protocol with a final message sends it then, and may read on until the server's drain deadline. After that, every read
 /// and write fails with the same error.
 ///

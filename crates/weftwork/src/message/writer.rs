@@ -46,7 +46,8 @@ impl Write for BodyWriter<'_> {
 
 impl BodyWriter<'_> {
     /// Pauses for this time, after a [`flush`](Write::flush). Returns false if the server has begun to stop, so that an
-    /// endless response can end. The first false is returned at once, and later ones after the time has passed.
+    /// endless response can end. The first false ends the pause, and later ones are returned after the time has passed. If
+    /// many responses pause, they are told one after another (see [`drain_timeout`](crate::Settings::drain_timeout)).
     ///
     /// # Errors
     /// The client has gone. This is noticed at once, unless the client has sent more than 64 KiB ahead. Then the next

@@ -11,13 +11,13 @@ use weftwork_wire::Limits;
 
 use super::buffers::SharedBudget;
 use super::deadlines::Clock;
-use super::events::{Counters, Event, ServerStats};
+use super::events::{ConnState, Counters, Event, ServerStats};
 use super::log_limit::LogLimit;
 use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
 use crate::message::observer::Observer;
-use crate::message::{Handler, RequestLine};
+use crate::message::{Handler, RequestLine, random_below};
 use crate::settings::{Settings, or_never};
 use crate::transport::log_queue::log_line;
 
@@ -26,6 +26,9 @@ const LINES_A_SECOND: u32 = 10;
 
 /// Idle connections end this long before the time to drain is over, so that none of them counts as cut.
 const DRAIN_RESERVE: Duration = Duration::from_millis(250);
+
+/// Time between two ends of endless responses or upgraded connections while the server drains, on average.
+const SPREAD: Duration = Duration::from_millis(20);
 
 /// Stage of the shutdown. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +66,9 @@ pub(crate) struct Context {
     stopping: AtomicBool,
     /// Time after its last byte for which an idle connection stays open while the server drains, in milliseconds.
     drain_idle_ms: AtomicU64,
-    /// Maximum time of the stage `Draining`, in milliseconds.
-    drain_ms: AtomicU64,
+    /// Time over which the ends of endless responses and upgraded connections are spread while the server drains, in
+    /// milliseconds.
+    spread_ms: AtomicU64,
     draining: StopSignal,
     closing: StopSignal,
 }
@@ -106,7 +110,7 @@ impl Context {
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
             drain_idle_ms: AtomicU64::new(0),
-            drain_ms: AtomicU64::new(0),
+            spread_ms: AtomicU64::new(0),
             draining: StopSignal::new()?,
             closing: StopSignal::new()?,
         })
@@ -173,7 +177,11 @@ impl Context {
         let idle = self.settings.drain_idle_timeout.min(timeout.saturating_sub(DRAIN_RESERVE));
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.drain_idle_ms.store(ms(idle), Ordering::SeqCst);
-        self.drain_ms.store(ms(timeout), Ordering::SeqCst);
+        let endless =
+            self.counters.in_state(ConnState::Waiting) + self.counters.in_state(ConnState::Upgraded);
+        // A single one ends at once.
+        let spread = SPREAD.saturating_mul(u32::try_from(endless.saturating_sub(1)).unwrap_or(u32::MAX));
+        self.spread_ms.store(ms(spread.min(timeout / 2)), Ordering::SeqCst);
         self.enter(Stage::Draining);
     }
 
@@ -182,9 +190,11 @@ impl Context {
         Duration::from_millis(self.drain_idle_ms.load(Ordering::SeqCst))
     }
 
-    /// Returns the maximum time of the drain, after it has begun.
-    pub(crate) fn drain_timeout(&self) -> Duration {
-        Duration::from_millis(self.drain_ms.load(Ordering::SeqCst))
+    /// Returns how long after the begin of the drain an endless response or an upgraded connection ends: a random time, so
+    /// that not all clients return in the same moment. Half of the time to drain is left for what is sent then.
+    pub(crate) fn stop_delay(&self) -> Duration {
+        let spread = Duration::from_millis(self.spread_ms.load(Ordering::SeqCst));
+        Duration::from_micros(random_below(spread.as_micros() as u64))
     }
 
     /// Moves on to `stage`. A stage that has already passed changes nothing.

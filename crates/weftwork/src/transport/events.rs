@@ -278,7 +278,7 @@ labels! {
         Idle "idle",
         /// A part of a request has arrived.
         Reading "reading",
-        /// Another thread provides its response.
+        /// Another thread provides its response, or the handler of its stream pauses.
         Waiting "waiting",
         /// Its client has not read the response.
         Sending "sending",

@@ -209,8 +209,8 @@ fn a_hub_spreads_the_return_of_its_clients() {
             time.unwrap().parse().unwrap()
         })
         .collect();
-    // A millisecond for each, at random. It is less than half of that for all of them once in 2^100 times.
-    assert!(begun.elapsed() > Duration::from_millis(50), "{:?}", begun.elapsed());
+    // 20 ms for each, at random. It is less than half of that for all of them once in 2^100 times.
+    assert!(begun.elapsed() > Duration::from_millis(1000), "{:?}", begun.elapsed());
     assert!(times.iter().all(|time| (1000..=5000).contains(time)), "{times:?}");
     times.sort_unstable();
     times.dedup();

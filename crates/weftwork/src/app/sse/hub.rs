@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -26,8 +25,8 @@ const GAP: &str = "gap";
 /// in any tab keeps one. A proxy that speaks HTTP/2 to browsers removes that limit.
 ///
 /// **Restarts.** When the server stops, each client gets a reconnection time between 1 and 5 s, at random. The
-/// streams end one after another, a thousand in a second, within half of the time to drain. So not all clients
-/// return in the same moment.
+/// streams end one after another, as described at [`drain_timeout`](crate::Settings::drain_timeout). So not all
+/// clients return in the same moment.
 ///
 /// **Proxies in front.** An `EventSource` reconnects after a connection that failed or ended. After a response
 /// other than 200 with `text/event-stream`, such as a 502 or 503 of a proxy while the server restarts, it gives up
@@ -65,8 +64,6 @@ const GAP: &str = "gap";
 pub struct EventHub<T = ()> {
     shared: Arc<Mutex<Shared<T>>>,
     limits: FeedLimits,
-    /// Current number of clients.
-    count: Arc<AtomicUsize>,
 }
 
 struct Shared<T> {
@@ -94,7 +91,7 @@ impl<T> EventHub<T> {
     /// Creates a hub with these limits for each client.
     pub fn new(limits: FeedLimits) -> EventHub<T> {
         let shared = Shared { clients: Arc::default(), history: VecDeque::new(), history_max: 0 };
-        EventHub { shared: Arc::new(Mutex::new(shared)), limits, count: Arc::default() }
+        EventHub { shared: Arc::new(Mutex::new(shared)), limits }
     }
 
     /// Keeps the last `events_max` events of [`send`](EventHub::send) for clients that reconnect. A client gets
@@ -144,7 +141,6 @@ impl<T> EventHub<T> {
         let retry_ms = RETRY_MS.start() + random_below(RETRY_MS.end() - RETRY_MS.start() + 1);
         let final_message = Bytes::from(format!("retry: {retry_ms}\n\n"));
         let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_final_message(final_message);
-        let feed = feed.with_companions(self.count.clone());
         let last = last_event_id(req).filter(|id| !id.is_empty());
         let mut shared = self.lock();
         let gap = last.as_ref().filter(|id| shared.position(id).is_none());
@@ -152,7 +148,6 @@ impl<T> EventHub<T> {
         let missed = last.iter().flat_map(|id| shared.since(id));
         let feed = feed.with_backlog(gap.into_iter().chain(missed).chain(first));
         let gone = shared.add(Client { sender, value });
-        self.count(&shared);
         drop(shared);
         drop(gone);
         as_event_stream(Response::feed(feed))
@@ -165,7 +160,7 @@ impl<T> EventHub<T> {
         shared.record(event.event_id(), &bytes);
         // Clients that have gone, or were disconnected for being too slow, are removed.
         let gone = shared.remove_if(|client| client.sender.send(bytes.clone()).is_err());
-        let clients = self.count(&shared);
+        let clients = shared.clients.len();
         drop(shared);
         drop(gone);
         clients
@@ -186,12 +181,11 @@ impl<T> EventHub<T> {
         wanted.filter(|client| client.sender.send(bytes.clone()).is_ok()).count()
     }
 
-    /// Ends every stream in an orderly way. Clients that reconnect are served again.
+    /// Ends every stream at once, after its waiting events. Clients that reconnect are served again. They return
+    /// after the reconnection time that they know. [`Event::retry`] sets it, and
+    /// [`send_where`](EventHub::send_where) can set different times.
     pub fn close_all(&self) {
-        let mut shared = self.lock();
-        let all = std::mem::take(&mut shared.clients);
-        self.count(&shared);
-        drop(shared);
+        let all = std::mem::take(&mut self.lock().clients);
         all.iter().for_each(|client| client.sender.close());
     }
 
@@ -199,16 +193,10 @@ impl<T> EventHub<T> {
     pub fn clients(&self) -> usize {
         let mut shared = self.lock();
         let gone = shared.remove_if(|client| client.sender.is_closed());
-        let clients = self.count(&shared);
+        let clients = shared.clients.len();
         drop(shared);
         drop(gone);
         clients
-    }
-
-    /// Notes and returns the number of clients.
-    fn count(&self, shared: &Shared<T>) -> usize {
-        self.count.store(shared.clients.len(), Ordering::Relaxed);
-        shared.clients.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<T>> {
@@ -261,7 +249,7 @@ impl<T> Default for EventHub<T> {
 
 impl<T> Clone for EventHub<T> {
     fn clone(&self) -> EventHub<T> {
-        EventHub { shared: self.shared.clone(), limits: self.limits, count: self.count.clone() }
+        EventHub { shared: self.shared.clone(), limits: self.limits }
     }
 }
 

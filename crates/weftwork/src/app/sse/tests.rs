@@ -278,7 +278,7 @@ fn a_writer_sends_heartbeats_across_many_short_waits() {
 /// Clients that all return in the same moment would be a load that the new server has never seen.
 #[test]
 fn clients_are_told_to_return_at_different_times() {
-    const CLIENTS: usize = 2000;
+    const CLIENTS: usize = 200;
     let (hub, mut client) = hub();
     let mut connections: Vec<_> = (0..CLIENTS).map(|_| client.connect()).collect();
     for connection in &mut connections {
@@ -296,9 +296,9 @@ fn clients_are_told_to_return_at_different_times() {
             !connection.is_closed()
         });
         ended.push(before - connections.len());
-        client.advance(Duration::from_millis(500));
+        client.advance(Duration::from_secs(1));
     }
-    // A thousand in a second.
+    // Fifty in a second.
     assert!(ended[0] < CLIENTS / 10 && ended[1..].iter().all(|count| *count > CLIENTS / 10), "{ended:?}");
     assert!(connections.is_empty());
 }

@@ -256,7 +256,9 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         }
     }
 
-    /// Closes all sockets. Clients that reconnect are served again.
+    /// Closes all sockets at once. Clients that reconnect are served again. A page should wait a random time before it
+    /// reconnects. If the server stops, the sockets are closed one after another (see
+    /// [`drain_timeout`](crate::Settings::drain_timeout)).
     pub fn close_all(&self, code: u16, reason: &str) {
         let frame = Bytes::from(frames::close(code, reason));
         let all: Vec<FeedSender> = self.lock().values().map(|member| member.sender.clone()).collect();

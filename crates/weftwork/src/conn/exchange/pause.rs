@@ -7,24 +7,39 @@ use std::time::Duration;
 use super::ConnExchange;
 use crate::conn::Readiness;
 use crate::message::exchange::Exchange;
+use crate::transport::Tick;
 use crate::transport::context::Stage;
+use crate::transport::events::ConnState;
 use crate::transport::stream::{is_timed_out, is_would_block};
 
 /// Bytes from the client that are kept while its response is written: the rest of its request, and the next requests.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 impl ConnExchange<'_> {
-    /// Waits for this time. Returns false if the server has begun to stop. The stop ends only the first wait, because
-    /// otherwise a writer that continues would spin.
+    /// Waits for this time. Returns false if the server has begun to stop. The stop ends only one wait, because otherwise
+    /// a writer that continues would spin.
     pub(super) fn pause_for(&mut self, timeout: Duration) -> io::Result<bool> {
         self.flush()?;
-        let until = self.wait.now().after(timeout);
+        self.conn.count.enter(ConnState::Waiting);
+        let paused = self.pause_until(self.wait.now().after(timeout));
+        self.conn.count.enter(ConnState::Idle);
+        paused
+    }
+
+    fn pause_until(&mut self, end: Tick) -> io::Result<bool> {
         let knows = self.streamed.as_ref().is_some_and(|streamed| streamed.knows_of_stop);
-        let stage = if knows { Stage::Draining } else { Stage::Running };
         loop {
-            if self.cx.stage() > stage {
-                return self.say_stop(knows);
+            let stage = self.cx.stage();
+            let stops_at = match stage {
+                Stage::Running => None,
+                Stage::Draining if knows => None,
+                Stage::Draining => Some(self.stops_at()),
+                Stage::Closing => return self.say_stop(knows),
+            };
+            if stops_at.is_some_and(|stops_at| self.wait.now() >= stops_at) {
+                return self.say_stop(false);
             }
+            let until = stops_at.map_or(end, |stops_at| stops_at.min(end));
             let is_full = self.bytes_kept() > AHEAD_BYTES_MAX;
             let waited = self.wait_unseen(until, |live| {
                 // A client that sends without end is not read any further. The next write notices if it has gone.
@@ -34,13 +49,21 @@ impl ConnExchange<'_> {
             match waited {
                 Ok(()) if is_full => {}
                 Ok(()) => self.look_for_end()?,
+                Err(error) if is_timed_out(&error) && until < end => {}
                 Err(error) if is_timed_out(&error) => return Ok(!knows),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                    return self.say_stop(knows);
-                }
+                // The server has moved on to another stage.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Returns when the writer is told that the server stops.
+    fn stops_at(&mut self) -> Tick {
+        let (now, cx) = (self.wait.now(), self.cx);
+        let delayed = || now.after(cx.stop_delay());
+        self.streamed.as_mut().map_or(now, |streamed| *streamed.stops_at.get_or_insert_with(delayed))
     }
 
     fn say_stop(&mut self, again: bool) -> io::Result<bool> {
