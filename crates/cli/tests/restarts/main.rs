@@ -1,6 +1,7 @@
 //! Tests that restarts under load lose no request: in place by SIGUSR2, and one instance after the other behind HAProxy.
 //!
-//! `WEFT_TEST_REQUESTS=10000` sets the number of requests of each run.
+//! `WEFT_TEST_REQUESTS=10000` sets the number of requests of each run. `WEFT_TEST_ENGINE=pool` runs one engine, also behind
+//! HAProxy, where the instances otherwise have different engines.
 
 // Each test binary uses a part of it.
 #[allow(dead_code)]
@@ -19,6 +20,18 @@ use load::Load;
 use process::{Weft, signal};
 
 const ENGINES: [&str; 5] = ["adaptive", "reactor", "workers", "pool", "fibers"];
+
+/// Returns the engine that was asked for.
+fn engine() -> Option<&'static str> {
+    let name = std::env::var("WEFT_TEST_ENGINE").ok()?;
+    Some(ENGINES.into_iter().find(|engine| *engine == name).expect("WEFT_TEST_ENGINE names an engine"))
+}
+
+/// Returns the engines of the tests in place.
+fn engines() -> Vec<&'static str> {
+    engine().map_or(ENGINES.to_vec(), |engine| vec![engine])
+}
+
 /// Replacements of a run.
 const REPLACEMENTS: usize = 3;
 
@@ -71,14 +84,14 @@ fn replaced_under_load(engine: &str, front: Option<fn(&str) -> Option<Front>>) {
 
 #[test]
 fn a_replacement_in_place_loses_no_request_of_kept_clients() {
-    for engine in ENGINES {
+    for engine in engines() {
         replaced_under_load(engine, None);
     }
 }
 
 #[test]
 fn a_replacement_in_place_loses_no_request_behind_nginx_without_retries() {
-    for engine in ENGINES {
+    for engine in engines() {
         replaced_under_load(engine, Some(|address| Nginx::start(&[address])));
     }
 }
@@ -110,7 +123,8 @@ impl Instance {
 
 #[test]
 fn a_rolling_restart_behind_haproxy_loses_no_request() {
-    for engines in [["adaptive", "reactor", "workers"], ["pool", "fibers", "adaptive"]] {
+    let mixed = [["adaptive", "reactor", "workers"], ["pool", "fibers", "adaptive"]];
+    for engines in engine().map_or(mixed.to_vec(), |engine| vec![[engine; 3]]) {
         let mut instances = engines.map(Instance::start);
         let addresses: Vec<&str> = instances.iter().map(|instance| instance.address.as_str()).collect();
         let Some(front) = HaProxy::start(&addresses) else { return };
