@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The targets are `head`, `framing`, `chunked` and `connection`. The targets `ranges`, `dates` and `lists` read
-//! single field values. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
+//! single field values, and `inflate` a compressed WebSocket message. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
+pub mod inflated;
 pub mod reference;
 pub mod served;
 
