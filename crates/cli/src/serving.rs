@@ -54,6 +54,7 @@ pub(crate) fn serve<H: Handler>(
         (None, None) => true,
     };
     crate::logger::install(log, style);
+    weftwork::log_panics();
     let access_log =
         access_log(options.access_log.clone().or_else(|| variable("WEFT_ACCESS_LOG")), style, log)?;
     // Only the report of unknown variables counts here, because the server reads the settings again.

@@ -92,6 +92,7 @@ pub use testing::TestWebSocket;
 pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
 pub use transport::events::ServerStats;
 pub use transport::log_file::LogFile;
+pub use transport::panic_log::log_panics;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]

@@ -51,15 +51,19 @@ struct Served {
 }
 
 impl Served {
-    /// `role` is "stuck", "stuck, handlers are quick" (handlers log nothing there), or "fine".
+    /// `role` is "stuck", "stuck, handlers are quick" (handlers log nothing there), "fine", or "fine, panics are logged".
     fn start(role: &str) -> Served {
         Served::start_in("adaptive", role)
     }
 
     fn start_in(engine: &str, role: &str) -> Served {
+        Served::start_with(engine, role, Stdio::inherit())
+    }
+
+    fn start_with(engine: &str, role: &str, stderr: Stdio) -> Served {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "serves", "--nocapture"]).env(CHILD, role).env("WEFT_ENGINE", engine);
-        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = child.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut served = Served { child, said, address: String::new() };
         let line = served.says(LISTENING);
@@ -117,7 +121,11 @@ impl Drop for Served {
 #[test]
 fn serves() {
     let Ok(role) = std::env::var(CHILD) else { return };
-    let log = Log { is_stuck: role != "fine", is_full: AtomicBool::new(false) };
+    let is_stuck = !role.starts_with("fine");
+    if role == "fine, panics are logged" {
+        weftwork::log_panics();
+    }
+    let log = Log { is_stuck, is_full: AtomicBool::new(false) };
     log::set_logger(Box::leak(Box::new(log))).unwrap();
     log::set_max_level(log::LevelFilter::Info);
     let server = Server::bind("127.0.0.1:0").unwrap();
@@ -177,6 +185,30 @@ fn requests_go_on_and_one_signal_ends_it() {
         let (status, rest) = served.ends(|_| {});
         assert!(status.success(), "{engine}: {status}");
         assert!(!rest.contains("a handler panicked"), "{engine}: the log was not stuck: {rest}");
+    }
+}
+
+/// A panic writes to stderr, on the thread of its handler, unless it is logged.
+#[test]
+fn panics_go_on_with_a_stderr_that_nobody_reads() {
+    for engine in support::ENGINES.iter().map(ToString::to_string) {
+        let (_unread, stderr) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&stderr, 4096).unwrap();
+        let served = Served::start_with(&engine, "fine, panics are logged", stderr.into());
+        for _ in 0..200 {
+            is_answered(&mut served.ask("/panic"), "500");
+        }
+        is_answered(&mut served.ask("/"), "200");
+        served.signal();
+        let (status, rest) = served.ends(|_| {});
+        assert!(status.success(), "{engine}: {status}");
+        let place = "panicked at crates/weftwork/tests/stuck_log.rs:";
+        assert_eq!(rest.matches(place).count(), 200, "{engine}: {rest}");
+        assert_eq!(
+            rest.matches("a handler panicked at GET /panic: as asked").count(),
+            200,
+            "{engine}: {rest}"
+        );
     }
 }
 

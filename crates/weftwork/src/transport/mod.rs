@@ -9,6 +9,7 @@ pub(crate) mod listener;
 pub(crate) mod log_file;
 pub(crate) mod log_limit;
 pub(crate) mod log_queue;
+pub(crate) mod panic_log;
 pub(crate) mod reserve_fd;
 mod socket_file;
 pub(crate) mod socket_share;
