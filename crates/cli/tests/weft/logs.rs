@@ -108,33 +108,6 @@ fn the_access_log_has_a_line_for_each_request() {
     );
 }
 
-/// A rotation renames the file and sends a signal. Lines go to the old file until then.
-#[test]
-fn a_signal_opens_the_access_log_again() {
-    for (server, signal, said) in [
-        ("serve", "-USR1", "SIGUSR1: log"),
-        ("serve", "-HUP", "SIGHUP: log"),
-        ("demo", "-USR1", "SIGUSR1: log"),
-    ] {
-        let folder = Folder::new("rotation");
-        let (path, old) = (folder.0.join("access.log"), folder.0.join("access.log.1"));
-        let what = if server == "serve" { format!("serve {}", folder.path()) } else { "demo".to_owned() };
-        let mut weft = Weft::start(&format!("{what} --port 0 --log info --access-log {}", path.display()));
-        let mut client = weft.connect();
-        client.ask("GET /first");
-        lines(&path, 1);
-        fs::rename(&path, &old).unwrap();
-        client.ask("GET /second");
-        lines(&old, 2);
-        weft.signal(signal);
-        weft.wait_for(said);
-        client.ask("GET /third");
-        let (old, new) = (lines(&old, 2), lines(&path, 1));
-        assert!(old[0].contains("GET /first ") && old[1].contains("GET /second "), "{old:?}");
-        assert!(new.len() == 1 && new[0].contains("GET /third "), "{signal}: {new:?}");
-    }
-}
-
 #[test]
 fn the_level_debug_shows_requests_and_the_log_has_its_time() {
     let folder = Folder::new("debug");
