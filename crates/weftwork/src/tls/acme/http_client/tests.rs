@@ -8,12 +8,13 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::*;
+use crate::transport::tls::provider;
 
 /// Answers one connection with `response`, and then ends it.
 fn server(response: &'static [u8]) -> (String, HttpsClient, Notes) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider::default_provider();
     let mut roots = RootCertStore::empty();
     roots.add(certificate.der().clone()).unwrap();
     let client =

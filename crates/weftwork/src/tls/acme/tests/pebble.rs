@@ -2,7 +2,7 @@
 //! its test. `WEFT_PEBBLE` is the path of its program. Without that variable, the tests are left out.
 
 mod authority;
-mod site;
+pub(super) mod site;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::CertificateDer;
 
 use super::super::{Acme, AcmeCertificates, AcmeThread, Reachable};
+use crate::transport::tls::provider;
 use authority::Pebble;
 use site::Site;
 
@@ -28,7 +29,7 @@ struct Process {
 
 impl Process {
     fn start(acme: Acme, site: &Site, reachable: Reachable) -> Process {
-        let certificates = acme.open(Arc::new(rustls::crypto::ring::default_provider())).unwrap();
+        let certificates = acme.open(provider::default_provider()).unwrap();
         let (sender, changed) = channel();
         certificates.on_change(move || {
             let _ = sender.send(());
@@ -96,7 +97,7 @@ fn http_01_with_an_external_account_and_a_profile() {
     // A process that starts again has all of it.
     drop((process, pebble));
     let certificates = Acme::new(["example.org"]).store(store.path()).accept_terms();
-    assert!(certificates.open(Arc::new(rustls::crypto::ring::default_provider())).is_ok());
+    assert!(certificates.open(provider::default_provider()).is_ok());
 }
 
 #[test]

@@ -10,25 +10,26 @@ use super::super::stop::Stop;
 use super::super::worker::Worker;
 use super::super::{Acme, AcmeCertificates};
 use super::fake_ca::{DIRECTORY, FakeCa, problem, unreachable_ca};
+use crate::transport::tls::provider;
 
 const NAME: &str = "example.org";
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86400);
 
 /// A process with a store.
-struct Process {
-    certificates: Arc<AcmeCertificates>,
-    worker: Worker,
+pub(super) struct Process {
+    pub(super) certificates: Arc<AcmeCertificates>,
+    pub(super) worker: Worker,
 }
 
-struct World {
-    ca: FakeCa,
+pub(super) struct World {
+    pub(super) ca: FakeCa,
     folder: tempfile::TempDir,
     start: SystemTime,
 }
 
 impl World {
-    fn new() -> World {
+    pub(super) fn new() -> World {
         World {
             ca: FakeCa::new(Notes::default()),
             folder: tempfile::tempdir().unwrap(),
@@ -40,10 +41,17 @@ impl World {
         self.process_with(|acme| acme)
     }
 
-    fn process_with(&self, change: impl FnOnce(Acme) -> Acme) -> Process {
+    pub(super) fn process_with(&self, change: impl FnOnce(Acme) -> Acme) -> Process {
+        let acme = change(self.acme());
+        self.process_of(acme.open(provider::default_provider()).unwrap())
+    }
+
+    pub(super) fn acme(&self) -> Acme {
         let acme = Acme::new([NAME]).contact("mailto:ops@example.org").accept_terms();
-        let acme = change(acme.directory(DIRECTORY).store(self.folder.path()));
-        let certificates = acme.open(Arc::new(rustls::crypto::ring::default_provider())).unwrap();
+        acme.directory(DIRECTORY).store(self.folder.path())
+    }
+
+    pub(super) fn process_of(&self, certificates: Arc<AcmeCertificates>) -> Process {
         let (stop, notes) = (Stop::default(), Notes::default());
         let ca = self.ca.with_notes(notes.clone());
         let connect: Connect = Box::new(move || Box::new(ca.clone()));
@@ -54,7 +62,7 @@ impl World {
         Process { certificates, worker }
     }
 
-    fn step(&self, process: &mut Process, later: Duration) {
+    pub(super) fn step(&self, process: &mut Process, later: Duration) {
         let now = self.start + later;
         self.ca.state().now = now;
         process.worker.step(now);
@@ -62,7 +70,7 @@ impl World {
 }
 
 impl Process {
-    fn leaf(&self) -> Option<Vec<u8>> {
+    pub(super) fn leaf(&self) -> Option<Vec<u8>> {
         self.certificates.get(NAME).map(|key| key.cert[0].to_vec())
     }
 
@@ -321,6 +329,6 @@ fn the_external_account_and_a_changed_contact_reach_the_authority() {
 #[test]
 fn a_key_that_is_no_base64_is_an_error_at_the_start() {
     let acme = Acme::new([NAME]).store("/tmp").accept_terms().external_account("kid", "no base64!");
-    let error = acme.open(Arc::new(rustls::crypto::ring::default_provider())).unwrap_err().to_string();
+    let error = acme.open(provider::default_provider()).unwrap_err().to_string();
     assert!(error.contains("base64url"), "{error}");
 }

@@ -21,6 +21,7 @@ use super::super::super::client::Notes;
 use super::super::super::http_client::HttpsClient;
 use super::super::super::stop::Stop;
 use super::super::super::{Acme, client_config};
+use crate::transport::tls::provider;
 
 const INSTALL: &str = "Install Pebble with `go install github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3`, and set WEFT_PEBBLE to the path of the program";
 pub(super) const HMAC_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
@@ -128,7 +129,7 @@ impl Pebble {
     /// The root of the certificates that it issues.
     pub(super) fn root(&self) -> CertificateDer<'static> {
         let acme = self.acme(&["example.org"], Path::new("/"));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider::default_provider();
         let config = client_config(&acme.settings, &provider).unwrap();
         let client = HttpsClient::new(Arc::new(config), Stop::default(), Notes::default());
         let request = http::Request::builder().uri(&self.roots).body(BodyWrapper::default()).unwrap();

@@ -16,6 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 use super::super::super::challenges::CHALLENGE_PATH;
 use super::super::super::{ACME_TLS_ALPN, AcmeCertificates, Choice};
 use super::authority::Pebble;
+use crate::transport::tls::provider;
 
 type Served = Arc<Mutex<Option<Arc<AcmeCertificates>>>>;
 
@@ -43,7 +44,7 @@ impl Site {
     /// Listens where the authority connects to. A second site of one authority is not reached.
     pub(super) fn new(pebble: &Pebble) -> Site {
         let served = Served::default();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider::default_provider();
         let config =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(Resolver(served.clone())));
@@ -74,7 +75,7 @@ impl Site {
     /// Connects as a client that trusts `root` and has that time, and returns the certificate that it got.
     pub(super) fn shown(&self, name: &str, root: &CertificateDer<'static>, at: SystemTime) -> Vec<u8> {
         let (chain, roots) = self.connect(name, root);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider::default_provider();
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
         let (name, at) =
             (ServerName::try_from(name).unwrap(), at.duration_since(SystemTime::UNIX_EPOCH).unwrap());
@@ -92,7 +93,7 @@ impl Site {
         roots.add(root.clone()).unwrap();
         let roots = Arc::new(roots);
         let seen = Arc::new(SeenChain::default());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider::default_provider();
         let config =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.dangerous().with_custom_certificate_verifier(seen.clone()).with_no_client_auth();
@@ -131,7 +132,7 @@ fn answer_request(mut socket: TcpStream, served: &Served) {
 
 /// Accepts every chain and notes it.
 #[derive(Debug, Default)]
-struct SeenChain(Mutex<Vec<CertificateDer<'static>>>);
+pub(in super::super) struct SeenChain(pub(in super::super) Mutex<Vec<CertificateDer<'static>>>);
 
 impl ServerCertVerifier for SeenChain {
     fn verify_server_cert(
@@ -166,6 +167,6 @@ impl ServerCertVerifier for SeenChain {
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+        provider::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
