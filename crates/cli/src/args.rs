@@ -18,6 +18,7 @@ use crate::command::command;
 use crate::folder::{self, Folder};
 use crate::logger::LogStyle;
 use crate::place::join;
+use crate::tls::TlsOptions;
 
 /// Action that the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -49,6 +50,7 @@ pub(crate) struct Options {
     pub(crate) metrics: Option<bool>,
     /// Address of the side listener.
     pub(crate) admin: Option<String>,
+    pub(crate) tls: TlsOptions,
     /// Names and values of settings. Each value is valid.
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -107,7 +109,7 @@ impl Given<'_> {
     }
 
     /// Returns all values of an option that may be repeated.
-    fn all(&self, id: &str) -> Vec<String> {
+    pub(crate) fn all(&self, id: &str) -> Vec<String> {
         let all = |matches: &ArgMatches| matches.get_many(id).into_iter().flatten().cloned().collect();
         let mut values: Vec<String> = all(self.before);
         if !std::ptr::eq(self.before, self.after) {
@@ -149,6 +151,7 @@ impl From<&Given<'_>> for Options {
             access_log: given.one("access-log"),
             metrics: given.one("metrics"),
             admin: given.one("admin"),
+            tls: TlsOptions::from(given),
             settings: settings.filter_map(|set| Some((set.name.to_owned(), given.one(set.name)?))).collect(),
         }
     }

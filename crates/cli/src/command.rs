@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use weftwork::{Engine, Settings};
 
 use crate::args::{Usage, check_setting, flag, host, level, log_style, on_or_off, port};
-use crate::folder;
+use crate::{folder, tls};
 
 const ABOUT: &str = "An HTTP server for plain blocking handlers";
 const DEMO: &str = "Serve a page that shows what runs, with routes to try and to measure";
@@ -123,7 +123,8 @@ fn server_args() -> Vec<Arg> {
             .help("0 lets the system choose [PORT or WEFT_PORT; 8080]"),
         option("bind", "ADDRESS").action(ArgAction::Append).help(
             "127.0.0.1:8080, [::1]:8080, :8080, unix:/path, fd:3 or systemd:NAME,\n\
-                 may be repeated; proxy+127.0.0.1:8080 expects the PROXY protocol\n\
+                 may be repeated; proxy+127.0.0.1:8080 expects the PROXY protocol,\n\
+                 plain+127.0.0.1:8080 stays without TLS\n\
                  [the sockets of LISTEN_FDS, if there are any]",
         ),
         option("admin", "ADDRESS")
@@ -147,6 +148,7 @@ fn server_args() -> Vec<Arg> {
             .value_parser(|text: &str| on_or_off("--metrics", text))
             .help("on or off: count and time requests for /metrics [WEFT_METRICS; on]"),
     ];
+    args.extend(tls::args());
     args.extend(Settings::default().list().into_iter().map(|setting| {
         let name = setting.name;
         option(flag(name), kind(&setting.value))

@@ -9,6 +9,7 @@ mod logger;
 mod place;
 mod probes;
 mod serving;
+mod tls;
 
 use std::io::Write;
 use std::process::ExitCode;

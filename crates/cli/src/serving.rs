@@ -11,13 +11,13 @@ use crate::args::{Options, Usage, flag, level, log_style, on_or_off};
 use crate::logger::LogStyle;
 use crate::place::{Place, places};
 use crate::probes::Probes;
-use crate::say;
+use crate::{say, tls};
 
 /// Settings that are always shown at startup. Other settings are shown if they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
 
 /// Variables that only the command reads.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 9] = [
     "WEFT_ACCESS_LOG",
     "WEFT_ADMIN",
     "WEFT_HOST",
@@ -25,6 +25,8 @@ const VARIABLES: [&str; 7] = [
     "WEFT_LOG_FORMAT",
     "WEFT_METRICS",
     "WEFT_PORT",
+    tls::VARIABLES[0],
+    tls::VARIABLES[1],
 ];
 
 /// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
@@ -64,6 +66,7 @@ pub(crate) fn serve<H: Handler>(
     for (name, value) in &options.settings {
         server = server.set(name, value)?;
     }
+    let server = options.tls.apply(server, variable)?;
     let server = match options.engine {
         Some(engine) => server.engine(engine),
         None => server,
@@ -141,10 +144,20 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
 fn announce(title: &str, running: &Running) {
     say(format_args!("weft {} {title}", env!("CARGO_PKG_VERSION")));
     for address in running.addresses() {
-        say(format_args!("listening at {}", shown(address)));
+        say(format_args!("listening at {}", shown(address, running.has_tls(address))));
+    }
+    for certificate in running.status().certificates() {
+        say(format_args!(
+            "certificate for {}, SHA-256 {}",
+            certificate.names.join(", "),
+            certificate.fingerprint
+        ));
+    }
+    for address in running.redirect_addresses() {
+        say(format_args!("redirecting to HTTPS from {}", shown(address, false)));
     }
     for address in running.admin_addresses() {
-        say(format_args!("probes and metrics at {}", shown(address)));
+        say(format_args!("probes and metrics at {}", shown(address, false)));
     }
     let engine = running.engine();
     match engine.loops() {
@@ -168,10 +181,15 @@ fn announce(title: &str, running: &Running) {
 }
 
 /// Returns the address as a URL with the real port. For all addresses, adds the URL to use on this machine.
-fn shown(address: &Address) -> String {
-    match (address, address.url()) {
-        (Address::Tcp(all), Some(url)) if all.ip().is_unspecified() => format!("http://{all}/ (here: {url})"),
+fn shown(address: &Address, has_tls: bool) -> String {
+    let scheme = if has_tls { "https" } else { "http" };
+    let url = address.url().map(|url| url.replacen("http", scheme, 1));
+    match (address, url) {
+        (Address::Tcp(all), Some(url)) if all.ip().is_unspecified() => {
+            format!("{scheme}://{all}/ (here: {url})")
+        }
         (_, Some(url)) => url,
+        (unix, None) if has_tls => format!("{unix} (TLS)"),
         (unix, None) => unix.to_string(),
     }
 }

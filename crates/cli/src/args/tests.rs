@@ -61,7 +61,8 @@ fn options_before_and_after_a_command() {
 #[test]
 fn options() {
     let line = "--host ::1 --host localhost --port=0 --bind unix:/run/s --bind :80 --engine reactor:2 --log info \
-                --log-format json --access-log a.log --metrics off --admin :9 --head-bytes-max 1KiB --idle-timeout=5s";
+                --log-format json --access-log a.log --metrics off --admin :9 --tls-cert a.pem --tls-key a.key --tls-self-signed \
+                --tls-client-ca ca.pem --redirect-from :80 --redirect-from [::1]:80 --head-bytes-max 1KiB --idle-timeout=5s";
     let want = Options {
         hosts: vec!["::1".into(), "localhost".into()],
         port: Some(0),
@@ -72,6 +73,13 @@ fn options() {
         access_log: Some("a.log".into()),
         metrics: Some(false),
         admin: Some(":9".into()),
+        tls: TlsOptions {
+            chains: vec!["a.pem".into()],
+            keys: vec!["a.key".into()],
+            is_self_signed: true,
+            client_authorities: Some("ca.pem".into()),
+            redirect_from: vec![":80".into(), "[::1]:80".into()],
+        },
         settings: vec![("head_bytes_max".into(), "1KiB".into()), ("idle_timeout".into(), "5s".into())],
     };
     assert_eq!(read(line), Ok(Action::Demo(want)));

@@ -97,6 +97,7 @@ mod with {
     use crate::server::{Running, Server, ServerStatus};
     use crate::settings::Settings;
     use crate::tls::{self, AcmeThread, CertificateInfo, Live, Reachable, Tls, Watch};
+    use crate::transport::address::Address;
     use crate::transport::log_queue::log_line;
 
     /// TLS of a server that is not started.
@@ -115,6 +116,8 @@ mod with {
     pub(in super::super) struct RunningTls {
         /// The first is that of all listeners without TLS of their own.
         live: Vec<Arc<Live>>,
+        /// Addresses with TLS.
+        addresses: Vec<Address>,
         /// Ends with the server.
         _watch: Option<Arc<Watch>>,
         _acme: Vec<Arc<AcmeThread>>,
@@ -208,6 +211,8 @@ mod with {
                     listener.set_tls(live.acceptor().clone());
                 }
             }
+            let secured = listeners.iter().filter(|listener| listener.tls().is_some());
+            let addresses = secured.map(|listener| listener.address().clone()).collect();
             let live: Vec<Arc<Live>> = all.iter().chain(&own).cloned().collect();
             let refused = |error| Error::io("cannot start the thread for certificate files", error);
             let watch = match live.is_empty() {
@@ -216,7 +221,7 @@ mod with {
                     Some(Arc::new(Watch::start(live.clone(), settings.tls_check_interval).map_err(refused)?))
                 }
             };
-            Ok(RunningTls { shared: all, live, _watch: watch, _acme: Vec::new() })
+            Ok(RunningTls { shared: all, live, addresses, _watch: watch, _acme: Vec::new() })
         }
     }
 
@@ -290,6 +295,11 @@ mod with {
         /// Something cannot be used. What was loaded before stays in use instead of it.
         pub fn reload_tls(&self) -> Result<()> {
             reload(&self.tls.live)
+        }
+
+        /// Returns whether clients of one of the [`addresses`](Running::addresses) speak TLS.
+        pub fn has_tls(&self, address: &Address) -> bool {
+            self.tls.addresses.contains(address)
         }
     }
 
