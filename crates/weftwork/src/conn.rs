@@ -22,6 +22,7 @@ mod conn_count;
 mod deferred;
 mod exchange;
 mod feed_body;
+mod handshake;
 mod io;
 mod io_wait;
 mod observed;
@@ -74,6 +75,8 @@ pub(crate) enum Step {
     Call,
     /// A thread or a fiber of its own: [`Conn::run_upgraded`].
     Upgrade,
+    /// A part of a TLS handshake, which takes some CPU: [`Conn::advance_handshake`].
+    Handshake,
     /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
     WaitFeed,
     /// To be dropped.
@@ -85,6 +88,8 @@ pub(crate) enum Step {
 enum Phase {
     /// Before or within a PROXY header, if the listener expects one.
     Proxy,
+    /// Within a TLS handshake.
+    Handshake,
     /// Before or within a head.
     Head,
     /// Within a body that is read ahead of the handler.
@@ -189,6 +194,7 @@ impl Conn {
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
                 Phase::Proxy => self.read_proxy_header(now, cx),
+                Phase::Handshake => self.handshake(now, cx),
                 Phase::Done => Some(Step::Close),
             };
             if let Some(step) = step {
@@ -223,7 +229,7 @@ impl Conn {
     /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait
     /// for its next request.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Head | Phase::Proxy)
+        matches!(self.phase, Phase::Head | Phase::Proxy | Phase::Handshake)
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 
@@ -352,7 +358,7 @@ impl Conn {
                 let is_absolute = buffers.head.is_absolute();
                 let ahead = self.reads_ahead(ahead, cx)?;
                 self.phase = if ahead { Phase::Body } else { Phase::Ready };
-                if is_absolute {
+                if is_absolute || self.is_secured() {
                     self.refuse_if_misdirected(cx);
                 }
                 None

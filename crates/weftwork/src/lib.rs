@@ -93,6 +93,8 @@ pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents,
 pub use transport::events::ServerStats;
 pub use transport::log_file::LogFile;
 pub use transport::panic_log::log_panics;
+#[cfg(feature = "_tls")]
+pub use transport::tls::TlsInfo;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]

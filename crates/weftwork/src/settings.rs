@@ -242,6 +242,9 @@ settings! {
     /// Maximum time to receive a PROXY header, measured from accept. Default: 5 s, enough to resend a lost packet or two.
     /// When exceeded: the connection closes. 0 is rejected at startup.
     proxy_header_timeout: Duration = Duration::from_secs(5), "time to receive a PROXY header";
+    /// Maximum time of a TLS handshake, from accept or from the end of a PROXY header. Default: 10 s, as `head_timeout`. A
+    /// handshake holds no thread. When exceeded: the connection closes. 0 is rejected at startup.
+    tls_handshake_timeout: Duration = Duration::from_secs(10), "time for a TLS handshake";
     /// Maximum length of a PROXY header. Default: 4 KiB, many times what proxies send (536 bytes fit in any packet).
     /// When exceeded: 400.
     proxy_header_bytes_max: u64 = 4 * KIB, "longest PROXY header (400)";
@@ -419,6 +422,7 @@ impl Settings {
             ("heartbeat", self.heartbeat),
             ("idle_timeout", self.idle_timeout),
             ("proxy_header_timeout", self.proxy_header_timeout),
+            ("tls_handshake_timeout", self.tls_handshake_timeout),
             ("replacement_timeout", self.replacement_timeout),
         ] {
             // Deadlines are counted in whole milliseconds, so a shorter one would be 0.

@@ -14,6 +14,9 @@ impl Conn {
     /// Asks whether the call of the waiting request blocks. `None`: the handler has panicked, and the request is refused.
     #[inline]
     pub(crate) fn blocking(&mut self, handler: &dyn Handler, cx: &Context) -> Option<Blocking> {
+        if self.is_handshaking() {
+            return Some(Blocking::Always);
+        }
         match catch_unwind(AssertUnwindSafe(|| handler.blocking(&self.request_line()))) {
             Ok(blocking) => Some(blocking),
             Err(panic) => self.refuse_over_panic(panic, cx),

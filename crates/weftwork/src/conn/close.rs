@@ -30,7 +30,8 @@ impl Conn {
 
     /// Returns whether no byte of the first request has arrived.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.timer.kind, TimeoutKind::Head | TimeoutKind::ProxyHeader) && self.is_idle()
+        use TimeoutKind::{Handshake, Head, ProxyHeader};
+        matches!(self.timer.kind, Head | ProxyHeader | Handshake) && self.is_idle()
     }
 
     /// The head of a response was written whose body may break off.
@@ -151,6 +152,9 @@ impl Conn {
     /// Handles the end of the peer's side. Complete requests from before were already answered. A peer that waits for a
     /// response with an end has not gone (RFC 9112 section 9.6): it gets the response, and those to its requests behind.
     pub(crate) fn on_eof(&mut self) {
+        if self.ends_handshake() {
+            return;
+        }
         if self.awaits_end_of_response() && !self.stream.is_reset() {
             (self.peer_ended, self.read_ready) = (true, false);
             return;
@@ -163,7 +167,9 @@ impl Conn {
 
     /// Handles an error of the connection. The peer gets nothing more.
     pub(crate) fn on_reset(&mut self) {
-        self.phase = Phase::Done;
+        if !self.ends_handshake() {
+            self.phase = Phase::Done;
+        }
     }
 
     fn awaits_end_of_response(&self) -> bool {
@@ -207,10 +213,13 @@ impl Conn {
                 Err(_) => self.phase = Phase::Done,
             },
             // The deadline has not passed.
-            TimeoutKind::Head | TimeoutKind::ProxyHeader if self.is_drained(now, cx) => {
+            TimeoutKind::Head | TimeoutKind::ProxyHeader | TimeoutKind::Handshake
+                if self.is_drained(now, cx) =>
+            {
                 self.phase = Phase::Done
             }
             TimeoutKind::Head | TimeoutKind::ProxyHeader => self.leave(cx),
+            TimeoutKind::Handshake => self.leave_handshake(cx),
         }
     }
 

@@ -96,6 +96,9 @@ impl Conn {
     /// calls that never wait.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, slot } = call;
+        if self.is_handshaking() {
+            return self.run_handshake(wait, cx);
+        }
         self.count.enter(ConnState::Idle);
         if self.observed.is_some() {
             self.note_call(begun, cx);

@@ -71,10 +71,17 @@ impl Conn {
                     observed.note_read();
                 }
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
-                self.read_ready = *count == space || self.read_closed;
+                self.read_ready = !self.stream.is_emptied(*count, space) || self.read_closed;
                 self.timer.advance(*count, now);
             }
-            Err(error) if is_would_block(error) => self.read_ready = false,
+            Err(error) if is_would_block(error) => {
+                self.read_ready = false;
+                // A part of a TLS record is progress too.
+                let count = self.stream.take_progress();
+                if count > 0 {
+                    self.timer.advance(count, now);
+                }
+            }
             Err(_) => {}
         }
         read
@@ -190,7 +197,7 @@ impl Conn {
             None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Upgrade(_))
                 if unsent.is_empty() =>
             {
-                return Ok(0);
+                return self.stream.flush();
             }
             Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;

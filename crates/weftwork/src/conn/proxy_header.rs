@@ -38,6 +38,7 @@ impl Conn {
                 self.proxied = (proxied != Proxied::Itself).then(|| Box::new(proxied));
                 self.timer = self.timer.then(TimeoutKind::Head, now);
                 self.phase = Phase::Head;
+                self.begin_handshake(now);
             }
             Err(fault) => self.refuse_proxy_header(fault, cx),
         }
@@ -56,6 +57,6 @@ impl Conn {
     pub(super) fn source_of_requests<'s>(&self, settings: &'s Settings) -> Source<'s> {
         let ip = self.source().map(|source| source.ip());
         let is_unnamed = self.proxied.as_deref() == Some(&Proxied::Unnamed);
-        Source { ip, is_unnamed, settings }
+        Source { ip, is_unnamed, is_secured: self.is_secured(), settings }
     }
 }

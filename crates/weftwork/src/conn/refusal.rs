@@ -51,16 +51,22 @@ impl Conn {
     /// section 7.4).
     #[cold]
     pub(super) fn refuse_if_misdirected(&mut self, cx: &Context) {
+        if self.is_secured() {
+            return self.refuse_if_uncovered(cx);
+        }
         let target =
             self.buffers.as_deref().map_or(&b""[..], |buffers| buffers.head.target.of(buffers.unread()));
         let is_https = target.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https:"));
         if !is_https || self.source_of_requests(&cx.settings).is_trusted() {
             return;
         }
+        let detail = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
+        self.refuse_misdirected(detail, "its address is not in trusted_proxies", cx);
+    }
+
+    pub(super) fn refuse_misdirected(&mut self, detail: &str, note: &str, cx: &Context) {
         cx.record(Event::Rejected(Rule::MISDIRECTED));
         self.observe_refusal("misdirected_request", cx);
-        let detail = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
-        let note = "its address is not in trusted_proxies";
         self.refuse(StatusCode::MISDIRECTED_REQUEST, detail, note, cx);
     }
 
@@ -97,6 +103,7 @@ impl Conn {
         let what = match self.timer.kind {
             TimeoutKind::Write => "the client stopped reading its response",
             TimeoutKind::Drain => "the rest of an unread body did not arrive in time",
+            TimeoutKind::Handshake => "its TLS handshake did not end in time",
             TimeoutKind::ProxyHeader => "its PROXY header did not arrive in time",
             _ => "no request arrived in time",
         };
@@ -122,6 +129,9 @@ impl Conn {
 
     fn refuse_busy(&mut self, note: &str, reason: ShedReason, cx: &Context) {
         cx.record(Event::Shed(reason));
+        if self.phase == Phase::Handshake {
+            return self.write_alert();
+        }
         if self.is_upgraded() {
             // The response was already sent.
             self.phase = Phase::Done;
@@ -169,7 +179,8 @@ impl Conn {
     /// Rejects a connection that was never served, because the server has stopped. Sends what can be sent at once.
     #[cold]
     pub(crate) fn refuse_stopping(mut self: Box<Conn>, cx: &Context) {
-        if !matches!(self.phase, Phase::Head | Phase::Body | Phase::Ready | Phase::Proxy) {
+        use Phase::{Body, Handshake, Head, Proxy, Ready};
+        if !matches!(self.phase, Head | Body | Ready | Proxy | Handshake) {
             return;
         }
         let setting = cx.settings.show(&["drain_timeout"]);
@@ -214,7 +225,7 @@ impl Conn {
     }
 
     /// Rejects an incomplete request. The client gets `said`, and the log gets `note` as well, which names the setting.
-    fn refuse(&mut self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
+    pub(super) fn refuse(&mut self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
         self.note_refusal(status, detail, note, cx);
         self.write_refusal(status, &TEXT, &format!("{detail}\n"), cx);
     }
@@ -232,6 +243,9 @@ impl Conn {
         text: &str,
         cx: &Context,
     ) {
+        if self.has_no_session() {
+            return self.write_alert();
+        }
         let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
         let head = ResponseHead {
             status,
@@ -267,7 +281,7 @@ pub(super) fn log_client(cx: &Context, line: fmt::Arguments<'_>) {
 }
 
 /// Address of a peer for a log line.
-struct Peer<'a>(&'a Conn);
+pub(super) struct Peer<'a>(pub(super) &'a Conn);
 
 impl fmt::Display for Peer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -120,6 +120,7 @@ impl Bed {
             let (now, step) = (self.now, self.conn.step(self.now, &self.cx));
             match step {
                 Step::Call => self.call(),
+                Step::Handshake => self.conn.advance_handshake(now, &self.cx),
                 Step::Close | Step::Upgrade => return step,
                 Step::WaitFeed => {
                     self.conn.release_buffers(&mut self.pool);

@@ -244,8 +244,9 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
                 conn.refuse_over_limit(cx);
                 return Accepted::Conn(conn);
             }
-            if listener.is_proxied() {
-                conn.expect_proxy_header(now, cx);
+            match listener.is_proxied() {
+                true => conn.expect_proxy_header(now, cx),
+                false => conn.begin_handshake(now),
             }
             Accepted::Conn(conn)
         }

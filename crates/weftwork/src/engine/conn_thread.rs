@@ -70,6 +70,7 @@ impl<'a> ConnThread<'a> {
                 Step::Close => Some(Outcome::Closed),
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
+                Step::Handshake => self.handshake(conn),
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::WaitFeed => self.wait_for_feed(conn, stage),
             };
@@ -88,6 +89,12 @@ impl<'a> ConnThread<'a> {
         let ThreadState { dates, slot, .. } = &mut *self.state;
         self.now =
             conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, slot });
+        None
+    }
+
+    fn handshake(&mut self, conn: &mut Conn) -> Option<Outcome> {
+        conn.advance_handshake(self.now, self.cx);
+        self.refresh();
         None
     }
 

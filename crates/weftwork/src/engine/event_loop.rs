@@ -3,6 +3,7 @@
 
 mod advance;
 mod drain;
+mod handshakes;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,12 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 pub(super) use self::drain::IDLE_KEPT;
+use self::handshakes::HandshakeQueue;
 use super::acceptor::Acceptor;
 use super::conn_table::{ActiveConn, ConnTable, LISTENER_0, NESTED_POLLER, TimerHeap, WAKER};
 use super::loops::{LoopGroup, LoopHandle, LoopMessage};
 use crate::message::WakeConn;
-use crate::transport::context::{Context, Stage};
+use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 use crate::transport::log_queue::log_line;
 use crate::transport::wheel::Wheel;
@@ -63,6 +65,7 @@ pub(super) struct EventLoop {
     to_serve: Vec<ActiveConn>,
     /// Connections that were served, and are to be written to.
     to_flush: Vec<ActiveConn>,
+    handshakes: HandshakeQueue,
     loops: Arc<LoopGroup>,
     messages: Vec<LoopMessage>,
     table: ConnTable,
@@ -120,6 +123,7 @@ impl EventLoop {
             posted_next: Vec::new(),
             to_serve: Vec::with_capacity(GROUP),
             to_flush: Vec::with_capacity(GROUP),
+            handshakes: HandshakeQueue::default(),
             loops: loops.clone(),
             messages: Vec::new(),
             table: ConnTable::default(),
@@ -209,7 +213,8 @@ impl EventLoop {
             let active = (self.next_event())
                 .or_else(|| self.next_message())
                 .or_else(|| self.next_connection(cx))
-                .or_else(|| self.next_expired(cx));
+                .or_else(|| self.next_expired(cx))
+                .or_else(|| self.next_handshake(cx));
             let Some(mut active) = active else { break };
             if active.conn.reads_first() {
                 bytes += self.read(&mut active.conn);
@@ -298,7 +303,8 @@ impl EventLoop {
         let busy = left == Some(Duration::ZERO)
             || !self.posted_next.is_empty()
             || !self.to_flush.is_empty()
-            || !self.messages.is_empty();
+            || !self.messages.is_empty()
+            || !self.handshakes.is_empty();
         let handle = self.handle();
         let sleeps =
             !busy && handle.inbox.prepare_park() && self.stage_is_known(cx) && !handle.close_idle_wanted();
@@ -319,31 +325,6 @@ impl EventLoop {
             self.acceptor.note_all_ready();
         }
         self.collect();
-    }
-
-    fn stage_is_known(&self, cx: &Context) -> bool {
-        match cx.stage() {
-            Stage::Running => true,
-            Stage::Draining => self.draining,
-            Stage::Closing => false,
-        }
-    }
-
-    /// Follows the server into draining and closing.
-    pub(super) fn is_over(&mut self, cx: &Context) -> bool {
-        match cx.stage() {
-            Stage::Running => false,
-            Stage::Draining => {
-                if !std::mem::replace(&mut self.draining, true) {
-                    self.drain();
-                }
-                !cx.counters.has_clients()
-            }
-            Stage::Closing => {
-                self.cut_off();
-                true
-            }
-        }
     }
 
     /// When the loop must go on without an event.
@@ -369,6 +350,7 @@ impl EventLoop {
     fn collect(&mut self) {
         self.batch.clear();
         self.cursor = 0;
+        self.handshakes.next_cycle();
         // Once a cycle: other threads may send as fast as the loop reads. Messages are taken from the end, so they
         // are reversed.
         if self.messages.is_empty() {

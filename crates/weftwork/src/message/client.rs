@@ -12,6 +12,8 @@ pub(crate) struct Source<'s> {
     pub(crate) ip: Option<IpAddr>,
     /// A PROXY header without an address. Such a proxy does not read or add fields, so the client wrote all of them.
     pub(crate) is_unnamed: bool,
+    /// Whether the connection itself is secured.
+    pub(crate) is_secured: bool,
     pub(crate) settings: &'s Settings,
 }
 
@@ -88,6 +90,7 @@ where
     match from_proxy(source, fields, "proto") {
         // Some proxies send `wss` for a WebSocket.
         Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
+        None if source.is_secured => "https",
         _ => "http",
     }
 }
@@ -172,7 +175,7 @@ mod tests {
     }
 
     fn at<'s>(start: &str, settings: &'s Settings) -> Source<'s> {
-        Source { ip: start.parse().ok(), is_unnamed: false, settings }
+        Source { ip: start.parse().ok(), is_unnamed: false, is_secured: false, settings }
     }
 
     #[track_caller]

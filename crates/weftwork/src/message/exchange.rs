@@ -24,6 +24,11 @@ pub(crate) trait Exchange {
     fn head(&self) -> (&Head, &[u8]);
     /// Returns the address of the peer. Unix sockets have none.
     fn peer_addr(&self) -> Option<SocketAddr>;
+    /// Returns the facts about the TLS session of the connection.
+    #[cfg(feature = "_tls")]
+    fn tls(&self) -> Option<&crate::TlsInfo> {
+        None
+    }
     /// Returns who sent the request, and the settings that say whether it is trusted.
     fn source(&self) -> Source<'_>;
     /// Returns the time of the clock of the deadlines.
@@ -103,6 +108,11 @@ macro_rules! forward_the_rest {
     () => {
         fn peer_addr(&self) -> Option<std::net::SocketAddr> {
             self.below.peer_addr()
+        }
+
+        #[cfg(feature = "_tls")]
+        fn tls(&self) -> Option<&crate::TlsInfo> {
+            self.below.tls()
         }
 
         fn source(&self) -> crate::message::client::Source<'_> {

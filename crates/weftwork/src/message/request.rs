@@ -287,9 +287,9 @@ impl<'c> Request<'c> {
         client::address(&self.exchange.source(), self.fields())
     }
 
-    /// Returns the scheme of the client's request, as far as it can be trusted. It is `https` if the peer (or the
-    /// client that a PROXY header names) is one of the [`trusted_proxies`](crate::Settings::trusted_proxies) and says
-    /// so. Otherwise it is `http`, which this server receives.
+    /// Returns the scheme of the client's request, as far as it can be trusted. If the peer (or the client that a PROXY
+    /// header names) is one of the [`trusted_proxies`](crate::Settings::trusted_proxies) and names the scheme, it is that
+    /// one. Otherwise it is `https` on a TLS connection, and `http` on others.
     ///
     /// A proxy sends the scheme in `X-Forwarded-Proto`, of which the last element counts. If `Forwarded` is the
     /// [`forwarded_header`](crate::Settings::forwarded_header), it is its `proto`, read as in
@@ -297,6 +297,20 @@ impl<'c> Request<'c> {
     /// client.
     pub fn scheme(&self) -> &'static str {
         client::scheme(&self.exchange.source(), self.fields())
+    }
+
+    /// Returns the facts about the TLS session of the connection: version, cipher suite, the name that the client asked
+    /// for. None in clear. Behind a proxy, it is the session of the proxy.
+    #[cfg(feature = "_tls")]
+    pub fn tls(&self) -> Option<&crate::TlsInfo> {
+        self.exchange.tls()
+    }
+
+    /// Returns the certificate that the client has shown, if the server asks for one
+    /// ([`ClientCertificates`](crate::tls::ClientCertificates)). It was verified.
+    #[cfg(feature = "_tls")]
+    pub fn client_certificate(&self) -> Option<&crate::tls::ClientCertificate> {
+        self.tls()?.client_certificate()
     }
 
     /// Returns when the request had arrived.

@@ -147,7 +147,12 @@ impl Exchange for Canned {
     }
 
     fn source(&self) -> Source<'_> {
-        Source { ip: self.peer.map(|peer| peer.ip()), is_unnamed: false, settings: &self.settings }
+        Source {
+            ip: self.peer.map(|peer| peer.ip()),
+            is_unnamed: false,
+            is_secured: false,
+            settings: &self.settings,
+        }
     }
 
     fn now(&self) -> Instant {

@@ -159,6 +159,7 @@ fn no_time_is_none_or_refused() {
         "proxy_header_timeout",
         "replacement_timeout",
         "rate_grace",
+        "tls_handshake_timeout",
         "write_timeout",
     ];
     let mut durations = Vec::new();

@@ -209,6 +209,7 @@ impl TestConnection {
             }
             match conn.step(now, cx) {
                 Step::Call => self.call(),
+                Step::Handshake => conn.advance_handshake(now, cx),
                 Step::Close => self.close(),
                 // Another protocol needs its own thread and a socket that it can wait for.
                 Step::Upgrade => {

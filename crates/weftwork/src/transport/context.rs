@@ -57,6 +57,8 @@ pub(crate) struct Context {
     pub(crate) client_log: LogLimit,
     /// Limit for log lines about what the system refuses, because clients can cause those refusals.
     refusal_log: LogLimit,
+    /// Lines about failed TLS handshakes.
+    pub(crate) handshake_log: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
     /// Observers of all requests, from the middleware around the handler.
@@ -105,6 +107,7 @@ impl Context {
             shared_budget: Arc::default(),
             client_log: LogLimit::new(LINES_A_SECOND),
             refusal_log: LogLimit::new(1),
+            handshake_log: LogLimit::new(1),
             handler: None,
             observers: Vec::new(),
             stage: AtomicU8::new(Stage::Running as u8),

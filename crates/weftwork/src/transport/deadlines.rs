@@ -95,6 +95,8 @@ impl DateCache {
 pub enum TimeoutKind {
     /// A PROXY header did not arrive completely in time.
     ProxyHeader,
+    /// A TLS handshake did not end in time.
+    Handshake,
     /// No byte of the next request arrived in time.
     Idle,
     /// A head did not arrive completely in time.
@@ -116,6 +118,7 @@ impl TimeoutKind {
     pub(crate) fn settings(self) -> &'static [&'static str] {
         match self {
             TimeoutKind::ProxyHeader => &["proxy_header_timeout"],
+            TimeoutKind::Handshake => &["tls_handshake_timeout"],
             TimeoutKind::Idle => &["idle_timeout"],
             TimeoutKind::Head => &["head_timeout", "rate_bytes_min"],
             TimeoutKind::Body => &["body_idle_timeout", "rate_bytes_min"],
@@ -186,6 +189,7 @@ impl PeerTimer {
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.kind {
             TimeoutKind::ProxyHeader => self.since.after(settings.proxy_header_timeout),
+            TimeoutKind::Handshake => self.since.after(settings.tls_handshake_timeout),
             TimeoutKind::Idle => self.since.after(settings.idle_timeout),
             TimeoutKind::Head => {
                 self.since.after(settings.head_timeout).min(self.too_slow(settings, settings.rate_grace))

@@ -180,6 +180,10 @@ events! {
     /// Requests rejected with 503 because too many waited, and upgraded connections that ended because no thread was
     /// free.
     Shed(ShedReason) => shed,
+    /// TLS handshakes that were completed. Resumed ones take less.
+    Handshaken(HandshakeKind) => tls_handshakes,
+    /// TLS handshakes that failed. Deadlines that passed count in `timeouts` too.
+    HandshakeFailed(HandshakeFailure) => tls_handshake_errors,
     /// Requests dropped while they waited for a thread, because the client had left or the time was up.
     Abandoned(AbandonReason) => queue_abandoned,
 }
@@ -222,7 +226,7 @@ macro_rules! labels {
             pub(crate) const ALL: &[$type] = &[$($type::$value),+];
 
             /// Returns the name for the metrics page and the access log.
-            #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
+            #[allow(dead_code, reason = "not every label is named outside of its counter")]
             pub(crate) fn name(self) -> &'static str {
                 match self { $( $type::$value => $name, )+ }
             }
@@ -271,6 +275,40 @@ labels! {
 }
 
 labels! {
+    /// Kind of a TLS handshake.
+    HandshakeKind "kind" {
+        /// With a signature of the server.
+        Full "full",
+        /// With the keys of an earlier session.
+        Resumed "resumed",
+    }
+}
+
+labels! {
+    /// Why a TLS handshake failed.
+    HandshakeFailure "reason" {
+        /// It did not end in time.
+        Timeout "timeout",
+        /// The client closed the connection.
+        Closed "closed",
+        /// The first bytes were not TLS.
+        NotTls "not_tls",
+        /// No version, cipher suite or protocol in common.
+        Incompatible "incompatible",
+        /// The server has no certificate for the name.
+        UnknownName "unknown_name",
+        /// The client rejected the certificate.
+        CertificateRejected "certificate_rejected",
+        /// The client ended the handshake with another alert.
+        ClientAlert "client_alert",
+        /// The client had no valid certificate.
+        ClientCertificate "client_certificate",
+        /// The bytes were not what the protocol expects.
+        Malformed "malformed",
+    }
+}
+
+labels! {
     /// State of an open connection. Connections whose handler runs or whose request waits for a thread are in the state
     /// `Idle`, because to count these states would cost each request something.
     ConnState "state" {
@@ -293,7 +331,7 @@ impl Label for TimeoutKind {
     const NAME: &'static str = "kind";
 
     fn values() -> &'static [&'static str] {
-        &["head", "body", "write", "unread", "proxy_header"]
+        &["head", "body", "write", "unread", "proxy_header", "tls_handshake"]
     }
 
     fn index(&self) -> usize {
@@ -304,6 +342,7 @@ impl Label for TimeoutKind {
             TimeoutKind::Write => 2,
             TimeoutKind::Drain | TimeoutKind::Linger => 3,
             TimeoutKind::ProxyHeader => 4,
+            TimeoutKind::Handshake => 5,
         }
     }
 }

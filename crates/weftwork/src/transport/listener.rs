@@ -274,6 +274,19 @@ impl Listener {
         self.wish
     }
 
+    #[cfg(not(feature = "_tls"))]
+    fn stream(&self, fd: OwnedFd) -> Stream {
+        Stream::new(fd)
+    }
+
+    #[cfg(feature = "_tls")]
+    fn stream(&self, fd: OwnedFd) -> Stream {
+        match &self.tls {
+            None => Stream::new(fd),
+            Some(acceptor) => Stream::new(fd).with_tls(acceptor.clone()),
+        }
+    }
+
     #[cfg(feature = "_tls")]
     pub(crate) fn tls(&self) -> Option<&Arc<TlsAcceptor>> {
         self.tls.as_ref()
@@ -300,7 +313,7 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         loop {
             match system::accept(&self.fd) {
-                Ok((fd, peer)) => return Ok((Stream::new(fd), peer)),
+                Ok((fd, peer)) => return Ok((self.stream(fd), peer)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -23,12 +23,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
 use super::system::{MORE, SEND, SOCKETS_WAIT, cork, limit_unread};
+#[cfg(feature = "_tls")]
+use super::tls::{TlsAcceptor, TlsStream};
 use crate::transport::log_queue::log_line;
 
 /// A connected TCP or Unix socket, or a test connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Socket(Socket),
+    /// A socket with a TLS session. Its code is kept out of the functions for sockets in clear.
+    #[cfg(feature = "_tls")]
+    Tls(Box<TlsStream>),
     /// A connection in memory for tests. Its owner drives it, and no engine does.
     Memory(Arc<dyn Duplex>),
 }
@@ -106,6 +111,10 @@ impl Stream {
 
     /// Reads available bytes into `into` without waiting. 0 means that the peer has closed its side.
     pub(crate) fn recv_into(&self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "_tls")]
+        if let Stream::Tls(tls) = self {
+            return tls.recv_into(into);
+        }
         retry(|| match self {
             Stream::Socket(socket) => {
                 net::recv(&socket.fd, &mut *into, RecvFlags::DONTWAIT).map(|(count, _)| count)
@@ -116,6 +125,8 @@ impl Stream {
                 into[..count].copy_from_slice(&taken[..count]);
                 Ok(count)
             }
+            #[cfg(feature = "_tls")]
+            Stream::Tls(_) => unreachable!("it was read above"),
         })
     }
 
@@ -127,7 +138,7 @@ impl Stream {
             return self.recv(into);
         }
         let wanted = RecvTimeout::Millis(timeout.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
-        if let Stream::Socket(socket) = self {
+        if let Some(socket) = self.socket_mut() {
             if socket.recv_timeout != wanted {
                 socket.set_recv_timeout(wanted, timeout)?;
             }
@@ -138,40 +149,49 @@ impl Stream {
 
     /// The read after the wait shows what is available, whatever has ended the wait.
     fn await_input(&self, timeout: Duration) {
+        #[cfg(feature = "_tls")]
+        if let Stream::Tls(tls) = self
+            && !tls.must_read()
+        {
+            return;
+        }
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, Timespec::try_from(timeout).ok().as_ref());
     }
 
     #[inline(always)]
     fn recv_with(&self, into: &mut Vec<u8>, flags: RecvFlags) -> io::Result<usize> {
-        retry(|| match self {
-            Stream::Socket(socket) => {
-                net::recv(&socket.fd, spare_capacity(into), flags).map(|(_, count)| count)
-            }
-            Stream::Memory(memory) => memory.recv(into),
-        })
+        match self {
+            Stream::Socket(socket) => socket.recv(into, flags),
+            Stream::Memory(memory) => retry(|| memory.recv(into)),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls_recv(tls, into, flags),
+        }
     }
 
     /// Sends what the kernel accepts now. If `more` follows at once (bytes or the end), a packet that is not full may
     /// wait for it.
     #[inline(always)]
     pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        let flags = if more { SEND | MORE } else { SEND };
-        retry(|| match self {
-            Stream::Socket(socket) => net::send(&socket.fd, bytes, flags),
-            Stream::Memory(memory) => memory.send(bytes, &[]),
-        })
+        match self {
+            Stream::Socket(socket) => socket.send(bytes, more),
+            Stream::Memory(memory) => retry(|| memory.send(bytes, &[])),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls_send(tls, bytes, &[], more),
+        }
     }
 
     /// Sends head and body with one system call, without a copy.
     pub(crate) fn send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
-        retry(|| match self {
+        match self {
             Stream::Socket(socket) => {
-                net::sendmsg(&socket.fd, &parts, &mut SendAncillaryBuffer::default(), SEND)
+                retry(|| net::sendmsg(&socket.fd, &parts, &mut SendAncillaryBuffer::default(), SEND))
             }
-            Stream::Memory(memory) => memory.send(first, second),
-        })
+            Stream::Memory(memory) => retry(|| memory.send(first, second)),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls_send(tls, first, second, false),
+        }
     }
 
     /// Sends a part of a file from `offset`, and advances `offset`. On Linux, the bytes never enter this process.
@@ -179,6 +199,12 @@ impl Stream {
         #[cfg(target_os = "linux")]
         if let Stream::Socket(socket) = self {
             return socket.send_file(file, offset, count);
+        }
+        #[cfg(feature = "_tls")]
+        if let Stream::Tls(tls) = self {
+            let sent = tls.send_file(file, *offset, count)?;
+            *offset += sent as u64;
+            return Ok(sent);
         }
         self.copy_file(file, offset, count)
     }
@@ -201,7 +227,7 @@ impl Stream {
     /// response ends in a short segment. `MSG_MORE` does not help, because the next acknowledgement pushes that
     /// segment out. Without the option, a streamed MiB in parts of 128 KiB took 25 segments instead of 17.
     pub(crate) fn cork(&mut self) {
-        if let Stream::Socket(socket) = self
+        if let Some(socket) = self.socket_mut()
             && socket.cork == Cork::Out
         {
             socket.cork = if cork(&socket.fd, true).is_ok() { Cork::In } else { Cork::Absent };
@@ -210,12 +236,12 @@ impl Stream {
 
     #[inline(always)]
     pub(crate) fn is_corked(&self) -> bool {
-        matches!(self, Stream::Socket(Socket { cork: Cork::In, .. }))
+        self.socket().is_some_and(|socket| socket.cork == Cork::In)
     }
 
     /// Sends the bytes that the kernel has kept.
     pub(crate) fn uncork(&mut self) {
-        if let Stream::Socket(socket) = self
+        if let Some(socket) = self.socket_mut()
             && socket.cork == Cork::In
             && cork(&socket.fd, false).is_ok()
         {
@@ -228,34 +254,36 @@ impl Stream {
         match self {
             Stream::Socket(socket) => socket.peer_has_gone(),
             Stream::Memory(memory) => memory.peer_has_gone(),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.has_peer_closed() || tls.socket.peer_has_gone(),
         }
     }
 
     /// Returns whether the connection was reset after the peer had closed its side. A read does not tell that.
     #[cold]
     pub(crate) fn is_reset(&self) -> bool {
-        match self {
-            Stream::Socket(socket) => {
+        match self.socket() {
+            Some(socket) => {
                 let mut fds = [PollFd::new(&socket.fd, PollFlags::empty())];
                 // An error leaves no events. The connection then counts as open.
                 let _ = poll(&mut fds, Some(&Timespec::default()));
                 fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
             }
-            Stream::Memory(_) => false,
+            None => false,
         }
     }
 
     /// Makes every end of the connection a reset, even if this process is killed, so that a partial response does not
     /// look complete. [`end_in_order`](Stream::end_in_order) reverts this.
     pub(crate) fn reset_unless_ended(&mut self) {
-        if let Stream::Socket(socket) = self {
+        if let Some(socket) = self.socket_mut() {
             socket.reset_at_end(true);
         }
     }
 
     /// Makes the end of the connection a regular close, because everything was sent.
     pub(crate) fn end_in_order(&mut self) {
-        if let Stream::Socket(socket) = self
+        if let Some(socket) = self.socket_mut()
             && socket.resets
         {
             socket.reset_at_end(false);
@@ -268,7 +296,7 @@ impl Stream {
         const SILENCE: Duration = Duration::from_secs(60);
         const PAUSE: Duration = Duration::from_secs(10);
         const PROBES: u32 = 6;
-        if let Stream::Socket(Socket { fd, .. }) = self {
+        if let Some(Socket { fd, .. }) = self.socket() {
             // Errors are ignored, because the peer of a Unix socket cannot vanish.
             let _ = sockopt::set_socket_keepalive(fd, true)
                 .and_then(|()| sockopt::set_tcp_keepidle(fd, SILENCE))
@@ -282,7 +310,7 @@ impl Stream {
     /// minimum is two minutes, because the limit of the listener would also apply to the probes.
     pub(crate) fn limit_unread(&self, write_timeout: Option<Duration>) {
         const LEAST: Duration = Duration::from_secs(60);
-        if let Stream::Socket(Socket { fd, .. }) = self {
+        if let Some(Socket { fd, .. }) = self.socket() {
             // Errors are ignored.
             let _ = limit_unread(fd, write_timeout.map_or(Duration::ZERO, |time| time.max(LEAST)));
         }
@@ -294,6 +322,11 @@ impl Stream {
             // The peer may be gone already, which has the same effect.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Write)),
             Stream::Memory(memory) => memory.shutdown_write(),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => {
+                tls.close();
+                let _ = net::shutdown(&tls.socket.fd, net::Shutdown::Write);
+            }
         }
     }
 
@@ -303,13 +336,17 @@ impl Stream {
             // As above, the peer may be gone.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Both)),
             Stream::Memory(memory) => memory.shutdown_both(),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => {
+                let _ = net::shutdown(&tls.socket.fd, net::Shutdown::Both);
+            }
         }
     }
 
     /// Closes both sides, and makes the end of the connection a reset. A peer that sends and does not read is told at once. After a
     /// regular close it could wait for a minute: its window is closed, so no byte of it would be answered.
     pub(crate) fn cut(&self) {
-        if let Stream::Socket(socket) = self {
+        if let Some(socket) = self.socket() {
             // Without it, the peer learns of the end later.
             let _ = sockopt::set_socket_linger(&socket.fd, Some(Duration::ZERO));
         }
@@ -318,13 +355,119 @@ impl Stream {
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Stream::Socket(socket) => SocketAddr::try_from(net::getsockname(&socket.fd).ok()?).ok(),
             Stream::Memory(memory) => memory.local_addr(),
+            _ => SocketAddr::try_from(net::getsockname(self.as_fd()).ok()?).ok(),
+        }
+    }
+
+    #[inline(always)]
+    fn socket(&self) -> Option<&Socket> {
+        match self {
+            Stream::Socket(socket) => Some(socket),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => Some(&tls.socket),
+            Stream::Memory(_) => None,
+        }
+    }
+
+    #[inline(always)]
+    fn socket_mut(&mut self) -> Option<&mut Socket> {
+        match self {
+            Stream::Socket(socket) => Some(socket),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => Some(&mut tls.socket),
+            Stream::Memory(_) => None,
+        }
+    }
+
+    /// Returns whether a read of `count` bytes into this space has emptied the socket.
+    #[inline(always)]
+    pub(crate) fn is_emptied(&self, count: usize, space: usize) -> bool {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.is_emptied(),
+            _ => count != space,
+        }
+    }
+
+    /// Returns how many bytes have arrived since the last call that no read has returned, because they are a part of a
+    /// record.
+    #[inline]
+    pub(crate) fn take_progress(&self) -> usize {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.take_progress(),
+            _ => 0,
+        }
+    }
+
+    /// Sends what the connection itself does not hold: records of a handshake. 0 means that nothing is left.
+    #[inline]
+    pub(crate) fn flush(&self) -> io::Result<usize> {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.flush(),
+            _ => Ok(0),
         }
     }
 }
 
+#[cfg(feature = "_tls")]
+impl Stream {
+    /// Makes the connection one that begins TLS. Until then, its bytes are in clear.
+    pub(crate) fn with_tls(self, acceptor: Arc<TlsAcceptor>) -> Stream {
+        match self {
+            Stream::Socket(socket) => Stream::Tls(Box::new(TlsStream::new(socket, acceptor))),
+            other => other,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Stream::Tls(tls) => Some(tls),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "_tls")]
+#[cold]
+#[inline(never)]
+fn tls_recv(tls: &TlsStream, into: &mut Vec<u8>, flags: RecvFlags) -> io::Result<usize> {
+    tls.recv(into, flags)
+}
+
+#[cfg(feature = "_tls")]
+#[cold]
+#[inline(never)]
+fn tls_send(tls: &TlsStream, first: &[u8], second: &[u8], more: bool) -> io::Result<usize> {
+    tls.send(first, second, more)
+}
+
 impl Socket {
+    #[inline(always)]
+    pub(super) fn recv(&self, into: &mut Vec<u8>, flags: RecvFlags) -> io::Result<usize> {
+        retry(|| net::recv(&self.fd, spare_capacity(into), flags).map(|(_, count)| count))
+    }
+
+    #[inline(always)]
+    pub(super) fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        let flags = if more { SEND | MORE } else { SEND };
+        retry(|| net::send(&self.fd, bytes, flags))
+    }
+
+    #[cfg(feature = "_tls")]
+    pub(super) fn recv_slice(&self, into: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        retry(|| net::recv(&self.fd, &mut *into, flags).map(|(count, _)| count))
+    }
+
+    /// Returns whether the end of the connection will be a reset.
+    #[cfg(feature = "_tls")]
+    pub(super) fn resets(&self) -> bool {
+        self.resets
+    }
+
     #[cold]
     fn set_recv_timeout(&mut self, wanted: RecvTimeout, timeout: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(timeout))?;
@@ -396,6 +539,8 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Socket(socket) => socket.fd.as_fd(),
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.socket.fd.as_fd(),
             Stream::Memory(memory) => memory.fd(),
         }
     }

@@ -10,14 +10,56 @@ use weftwork::{Address, Running};
 
 use super::TIMEOUT;
 use super::answer::{Answer, Framing, read_fields};
+use super::tls::{TlsSession, is_secured};
 
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
+impl Socket {
+    fn try_clone(&self) -> Socket {
+        match self {
+            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+        }
+        .expect("a descriptor")
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        match self {
+            Socket::Tcp(stream) => stream.shutdown(how),
+            Socket::Unix(stream) => stream.shutdown(how),
+        }
+        .unwrap();
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(into),
+            Socket::Unix(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 pub(crate) struct Client {
     socket: Socket,
+    tls: Option<TlsSession>,
     /// Bytes that were read and are not yet part of an answer.
     got: Vec<u8>,
 }
@@ -50,7 +92,8 @@ impl Client {
             }
             other => panic!("no client for {other:?}"),
         };
-        Ok(Client { socket, got: Vec::new() })
+        let tls = is_secured(address).then(TlsSession::new);
+        Ok(Client { socket, tls, got: Vec::new() })
     }
 
     /// From now on the kernel buffers hardly more for this client than it reads.
@@ -72,10 +115,14 @@ impl Client {
 
     /// Like [`send`](Client::send), if the server may already have closed.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
-        match &mut self.socket {
-            Socket::Tcp(stream) => stream.write_all(bytes.as_ref()),
-            Socket::Unix(stream) => stream.write_all(bytes.as_ref()),
-        }
+        let Some(tls) = &self.tls else { return self.socket.write_all(bytes.as_ref()) };
+        let original = self.socket.try_clone();
+        tls.write(bytes.as_ref(), move || original.try_clone(), &mut self.socket)
+    }
+
+    /// Sends bytes in clear before the handshake.
+    pub(crate) fn send_before_tls(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).expect("the server takes bytes");
     }
 
     /// Sends `bytes` in pieces of `size`, each a segment of its own.
@@ -87,20 +134,16 @@ impl Client {
 
     /// Sends on another thread, while this one reads.
     pub(crate) fn send_aside(&self, bytes: Vec<u8>) -> JoinHandle<std::io::Result<()>> {
-        let clone = match &self.socket {
-            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
-            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
-        };
-        let mut aside = Client { socket: clone.unwrap(), got: Vec::new() };
+        let mut aside = Client { socket: self.socket.try_clone(), tls: self.tls.clone(), got: Vec::new() };
         std::thread::spawn(move || aside.try_send(&bytes))
     }
 
     /// Ends this side and continues to read.
     pub(crate) fn half_close(&self) {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
-            Socket::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+        if let Some(tls) = &self.tls {
+            tls.close(|| self.socket.try_clone(), &mut self.socket.try_clone());
         }
+        self.socket.shutdown(Shutdown::Write);
     }
 
     /// Ends the connection with a reset.
@@ -210,6 +253,12 @@ impl Client {
         true
     }
 
+    fn read_into(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let Some(tls) = &self.tls else { return self.socket.read(into) };
+        let original = self.socket.try_clone();
+        tls.read(into, move || original.try_clone(), &mut self.socket)
+    }
+
     fn read_more(&mut self) -> bool {
         match self.read() {
             Ok(0) => false,
@@ -223,10 +272,7 @@ impl Client {
 
     fn read(&mut self) -> std::io::Result<usize> {
         let mut bytes = [0; 64 << 10];
-        let count = match &mut self.socket {
-            Socket::Tcp(stream) => stream.read(&mut bytes),
-            Socket::Unix(stream) => stream.read(&mut bytes),
-        }?;
+        let count = self.read_into(&mut bytes)?;
         self.got.extend_from_slice(&bytes[..count]);
         Ok(count)
     }
@@ -292,15 +338,18 @@ impl Client {
     pub(crate) fn has_ended(&mut self) -> bool {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.set_nonblocking(true).unwrap();
-        let ended = matches!(stream.peek(&mut [0]), Ok(0));
+        let ended = match self.tls {
+            None => matches!(stream.peek(&mut [0]), Ok(0)),
+            Some(_) => matches!(self.read(), Ok(0)),
+        };
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.set_nonblocking(false).unwrap();
         ended
     }
 
     /// Reads once, at most `most` bytes, and discards them. Returns how many there were.
     pub(crate) fn take(&mut self, most: usize) -> usize {
-        let Socket::Tcp(stream) = &mut self.socket else { panic!("a TCP client") };
-        stream.read(&mut vec![0; most]).unwrap_or(0)
+        self.read_into(&mut vec![0; most]).unwrap_or(0)
     }
 
     /// Reads a head, and nothing after it.

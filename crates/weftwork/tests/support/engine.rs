@@ -71,7 +71,7 @@ impl EngineCase {
     }
 
     pub(crate) fn bind(&self, address: &str) -> Server {
-        Server::bind(address).expect("the address is free").engine(self.engine)
+        super::tls::secure(Server::bind(address).expect("the address is free").engine(self.engine))
     }
 }
 

@@ -7,6 +7,11 @@ mod engine;
 mod gate;
 mod logged;
 mod site;
+#[cfg(feature = "_tls")]
+pub(crate) mod tls;
+#[cfg(not(feature = "_tls"))]
+#[path = "no_tls.rs"]
+pub(crate) mod tls;
 mod tree;
 
 use std::time::{Duration, Instant};

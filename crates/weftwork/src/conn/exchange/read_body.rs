@@ -64,7 +64,8 @@ impl ConnExchange<'_> {
     fn reads_directly(&self, into: &Vec<u8>) -> bool {
         let space = into.capacity() - into.len();
         let is_within = self.conn.http.body_left().is_some_and(|left| left >= space as u64);
-        space >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
+        // A TLS record may hold more than the body.
+        space >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 && !self.conn.is_secured()
     }
 
     /// Appends bytes that have arrived since, because one long part costs less to pass on than two. An end is left to
@@ -164,6 +165,10 @@ impl ConnExchange<'_> {
                     return Ok(count);
                 }
                 Err(error) if is_would_block(&error) => {
+                    let count = self.conn.stream.take_progress();
+                    if count > 0 {
+                        self.body_pace(now).advance(count, now);
+                    }
                     if !self.wait_for_body(now, by)? {
                         self.waits = true;
                         return Ok(0);

@@ -30,6 +30,11 @@ impl Exchange for ConnExchange<'_> {
         self.conn.peer
     }
 
+    #[cfg(feature = "_tls")]
+    fn tls(&self) -> Option<&crate::TlsInfo> {
+        self.conn.stream.tls()?.info()
+    }
+
     fn source(&self) -> Source<'_> {
         self.conn.source_of_requests(&self.cx.settings)
     }

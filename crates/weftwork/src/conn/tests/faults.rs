@@ -102,6 +102,7 @@ impl Rig {
             look_into(conn, &self.kernel);
             match conn.step(now, &self.cx) {
                 Step::Call => self.call(),
+                Step::Handshake => conn.advance_handshake(now, &self.cx),
                 Step::Close => self.close(),
                 Step::Upgrade => unreachable!("nothing in this talk is an upgrade"),
                 Step::WaitFeed if !conn.watch_feed(&self.bell, 0) => {}

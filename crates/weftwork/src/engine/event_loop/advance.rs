@@ -62,6 +62,7 @@ impl EventLoop {
                     self.to_flush.push(active);
                 }
                 Step::Close => self.close(active),
+                Step::Handshake => self.queue_handshake(active, cx),
                 Step::WaitFeed => self.wait_for_feed(active, cx),
             }
             return None;
@@ -168,7 +169,7 @@ impl EventLoop {
     }
 
     /// Makes the connection wait for the poller and for its deadline.
-    fn wait_for_io(&mut self, mut active: ActiveConn, cx: &Context) {
+    pub(super) fn wait_for_io(&mut self, mut active: ActiveConn, cx: &Context) {
         let token = active.token();
         active.conn.release_buffers(&mut self.pool);
         // If the connection was just added, its bytes are not known before the next look at the poller.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{EventLoop, Ready};
+use crate::transport::context::{Context, Stage};
 
 /// A connection that is idle for this long may be closed for one that waits. A page and its parts load within 1 s.
 pub(in crate::engine) const IDLE_KEPT: Duration = Duration::from_secs(1);
@@ -11,6 +12,31 @@ pub(in crate::engine) const IDLE_KEPT: Duration = Duration::from_secs(1);
 const IDLE_LOOKS: u32 = 64;
 
 impl EventLoop {
+    pub(super) fn stage_is_known(&self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => true,
+            Stage::Draining => self.draining,
+            Stage::Closing => false,
+        }
+    }
+
+    /// Follows the server into draining and closing.
+    pub(in crate::engine) fn is_over(&mut self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => false,
+            Stage::Draining => {
+                if !std::mem::replace(&mut self.draining, true) {
+                    self.drain();
+                }
+                !cx.counters.has_clients()
+            }
+            Stage::Closing => {
+                self.cut_off();
+                true
+            }
+        }
+    }
+
     /// Closes the idle ones among the next few connections: the cap is reached, and a connection waits. Otherwise
     /// clients that send a request a minute could hold all slots.
     pub(super) fn close_idle(&mut self) {

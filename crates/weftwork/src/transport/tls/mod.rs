@@ -1,17 +1,34 @@
-//! TLS between a socket and the connection core.
+//! TLS between a socket and the connection core, which sees plaintext.
+//!
+//! - `session`: one TLS session, on the unbuffered API of rustls
+//! - `stream`: a socket with a session, which receives and sends plaintext
+//! - `records`: what can be seen of records without a session
+//! - `acceptor`: what a listener needs to begin TLS
+//! - `info`: facts about an established session
+//! - `failure`: why handshakes fail
 
-// The builder of users is the caller.
+// The builder of users calls a part of it.
 #![allow(dead_code, unused_imports)]
 
 mod acceptor;
 pub(crate) mod client_certificate;
+mod failure;
 mod info;
 pub(crate) mod names;
 pub(crate) mod provider;
+mod records;
+mod scratch;
+mod session;
+mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod x509;
 
 pub(crate) use acceptor::{Current, TlsAcceptor};
+pub(crate) use failure::HandshakeError;
 pub use info::TlsInfo;
+pub(crate) use scratch::trim_scratch;
+pub(crate) use stream::{Handshake, TlsStream};
 
 /// Protocols that the server offers to clients (RFC 7301), the preferred one first.
 pub(crate) const ALPN: &[&[u8]] = &[b"http/1.1"];

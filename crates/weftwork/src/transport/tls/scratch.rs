@@ -1,0 +1,53 @@
+//! Buffers of a thread for records on their way. A connection uses them only within a call.
+
+use std::cell::Cell;
+
+use super::session::RECORD_BYTES_MAX;
+
+/// Bytes of records that are read at once.
+pub(super) const INPUT_BYTES: usize = 32 << 10;
+/// Output that a thread keeps. Responses of usual size need no more.
+const OUTPUT_BYTES_KEPT: usize = 72 << 10;
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Of constant length, so that nothing is cleared before a read.
+    pub(super) input: Vec<u8>,
+    pub(super) output: Vec<u8>,
+    /// Plaintext from two places, for one record.
+    pub(super) joined: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Calls `act` with the buffers of this thread.
+#[inline]
+pub(super) fn with_scratch<R>(act: impl FnOnce(&mut Scratch) -> R) -> R {
+    // Without thread-local storage, at the end of a thread, the buffers are made for this call.
+    let mut scratch = SCRATCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let result = act(&mut scratch);
+    scratch.output.clear();
+    scratch.joined.clear();
+    scratch.output.shrink_to(OUTPUT_BYTES_KEPT);
+    let _ = SCRATCH.try_with(|cell| cell.set(Some(scratch)));
+    result
+}
+
+/// Frees the buffers of a thread that becomes idle.
+pub(crate) fn trim_scratch() {
+    let _ = SCRATCH.try_with(Cell::take);
+}
+
+impl Scratch {
+    /// Returns the input, with these bytes at its start, and space for at least one record after them.
+    pub(super) fn input_after(&mut self, kept: &[u8]) -> &mut [u8] {
+        let wanted = INPUT_BYTES.max(kept.len() + RECORD_BYTES_MAX);
+        if self.input.len() < wanted {
+            self.input.resize(wanted, 0);
+        }
+        self.input[..kept.len()].copy_from_slice(kept);
+        &mut self.input
+    }
+}

@@ -1,0 +1,197 @@
+//! One TLS session of a server. Nothing else in the library calls the unbuffered API of rustls.
+//!
+//! The session has no buffers of its own. The caller gives records and gets plaintext, and the other way round.
+
+use std::sync::Arc;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{HandshakeKind, ServerConfig};
+
+use super::info::TlsInfo;
+
+/// Largest record: header, plaintext, and what the cipher adds (RFC 5246 section 6.2.3, RFC 8446 section 5.2).
+pub(super) const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
+/// Plaintext of a full record.
+pub(super) const PLAIN_BYTES_MAX: usize = 16 << 10;
+/// Bytes that a record is longer than its plaintext, at most.
+const OVERHEAD_BYTES_MAX: usize = 64;
+
+/// What became of the bytes that were fed.
+#[derive(Debug, Default)]
+pub(super) struct Fed {
+    /// Bytes at the start that are done. The rest belongs to a record or a message that is not complete, and comes
+    /// again in front of the next bytes.
+    pub(super) used: usize,
+    /// The peer sends nothing more, and has said so.
+    pub(super) peer_closed: bool,
+    /// The session is over. An alert for the peer is in the output.
+    pub(super) error: Option<rustls::Error>,
+}
+
+pub(super) struct Session(UnbufferedServerConnection);
+
+impl Session {
+    pub(super) fn new(config: Arc<ServerConfig>) -> Result<Session, rustls::Error> {
+        UnbufferedServerConnection::new(config).map(Session)
+    }
+
+    /// Processes all complete records in `incoming`, which is decrypted in place. Plaintext is appended to `plain`, and
+    /// records for the peer to `out`.
+    pub(super) fn feed(&mut self, incoming: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Fed {
+        let mut fed = Fed::default();
+        loop {
+            let UnbufferedStatus { discard, state } = self.0.process_tls_records(&mut incoming[fed.used..]);
+            let mut done = discard;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        match record {
+                            Ok(record) => {
+                                plain.extend_from_slice(record.payload);
+                                done += record.discard;
+                            }
+                            Err(error) => {
+                                fed.error = Some(error);
+                                break;
+                            }
+                        }
+                    }
+                }
+                // Early data is never accepted, so there is none.
+                Ok(ConnectionState::ReadEarlyData(mut early)) => while early.next_record().is_some() {},
+                Ok(ConnectionState::EncodeTlsData(mut data)) => append(out, |space| data.encode(space)),
+                Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
+                Ok(ConnectionState::PeerClosed) => fed.peer_closed = true,
+                Ok(_) => {
+                    fed.used += done;
+                    return fed;
+                }
+                Err(error) => fed.error = Some(error),
+            }
+            fed.used = (fed.used + done).min(incoming.len());
+            if fed.error.is_some() {
+                self.take_alert(&mut incoming[fed.used..], out);
+                return fed;
+            }
+        }
+    }
+
+    /// Takes the alert about an error. After the last record in the queue, the session would panic.
+    #[cold]
+    fn take_alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
+        while self.0.wants_write() {
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = self.0.process_tls_records(rest).state else {
+                return;
+            };
+            append(out, |space| data.encode(space));
+        }
+    }
+
+    /// Appends a record with `plain`, which fits in one. If the peer wants new keys, a record about that comes first.
+    /// `rest` is what [`feed`](Session::feed) has left.
+    pub(super) fn seal(
+        &mut self,
+        plain: &[u8],
+        rest: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncryptError> {
+        debug_assert!(plain.len() <= PLAIN_BYTES_MAX);
+        let start = out.len();
+        let mut space = plain.len() + 2 * OVERHEAD_BYTES_MAX;
+        loop {
+            out.resize(start + space, 0);
+            match self.write(rest, |traffic, space| traffic.encrypt(plain, space), &mut out[start..]) {
+                Ok(count) => {
+                    out.truncate(start + count);
+                    return Ok(());
+                }
+                Err(EncryptError::InsufficientSize(wanted)) if wanted.required_size > space => {
+                    space = wanted.required_size;
+                }
+                Err(error) => {
+                    out.truncate(start);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Appends the alert that ends our side in order.
+    pub(super) fn close(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut space = 256;
+        loop {
+            out.resize(start + space, 0);
+            match self.write(rest, |traffic, space| traffic.queue_close_notify(space), &mut out[start..]) {
+                Err(EncryptError::InsufficientSize(wanted)) if wanted.required_size > space => {
+                    space = wanted.required_size;
+                }
+                written => return out.truncate(start + written.unwrap_or(0)),
+            }
+        }
+    }
+
+    /// The session remembers where in `rest` the next record begins, so it must be there.
+    fn write(
+        &mut self,
+        rest: &mut [u8],
+        act: impl FnOnce(
+            &mut rustls::unbuffered::WriteTraffic<'_, rustls::server::ServerConnectionData>,
+            &mut [u8],
+        ) -> Result<usize, EncryptError>,
+        space: &mut [u8],
+    ) -> Result<usize, EncryptError> {
+        // Without further input, the session is in one of these states whenever it may send.
+        match self.0.process_tls_records(rest).state {
+            Ok(ConnectionState::WriteTraffic(mut traffic)) => act(&mut traffic, space),
+            Ok(ConnectionState::TransmitTlsData(mut sent)) => match sent.may_encrypt_app_data() {
+                Some(mut traffic) => act(&mut traffic, space),
+                None => Err(EncryptError::EncryptExhausted),
+            },
+            _ => Err(EncryptError::EncryptExhausted),
+        }
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Returns the kind of a handshake that has ended.
+    pub(super) fn kind(&self) -> HandshakeKind {
+        self.0.handshake_kind().unwrap_or(HandshakeKind::Full)
+    }
+
+    /// Returns the facts of a session whose handshake has ended.
+    pub(super) fn info(&self, server_name: Option<Box<str>>) -> TlsInfo {
+        TlsInfo::new(
+            self.0.protocol_version(),
+            self.0.negotiated_cipher_suite(),
+            server_name,
+            self.0.alpn_protocol(),
+            self.0.handshake_kind() == Some(HandshakeKind::Resumed),
+            self.0.peer_certificates(),
+        )
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+fn append(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
+    let start = out.len();
+    let written = match encode(&mut []) {
+        Err(EncodeError::InsufficientSize(wanted)) => {
+            out.resize(start + wanted.required_size, 0);
+            encode(&mut out[start..]).unwrap_or(0)
+        }
+        written => written.unwrap_or(0),
+    };
+    out.truncate(start + written);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! TLS in the tests: the variable `WEFT_TEST_TLS` makes every server of the matrix speak TLS, and its clients too.
+
+use std::collections::HashSet;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use weftwork::{Address, Server};
+
+use super::TIMEOUT;
+
+/// Time that a send waits for the handshake. A server may be busy, and the test may be about that.
+const HANDSHAKE_WAIT: Duration = Duration::from_millis(200);
+
+/// Addresses of servers that speak TLS.
+static SECURED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+
+/// Returns whether the servers of the matrix speak TLS.
+pub(crate) fn is_on() -> bool {
+    static ON: LazyLock<bool> = LazyLock::new(|| std::env::var_os("WEFT_TEST_TLS").is_some());
+    *ON
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Configs {
+    server: weftwork::Tls,
+    client: Arc<ClientConfig>,
+}
+
+static CONFIGS: LazyLock<Configs> = LazyLock::new(|| {
+    let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+    #[cfg(feature = "tls")]
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    #[cfg(not(feature = "tls"))]
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = weftwork::Tls::from_pem(made.cert.pem(), made.signing_key.serialize_pem()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Configs { server, client: Arc::new(client) }
+});
+
+/// Makes the server speak TLS, if the matrix does.
+pub(crate) fn secure(server: Server) -> Server {
+    if !is_on() {
+        return server;
+    }
+    let addresses = server.addresses();
+    let mut secured = lock(&SECURED);
+    secured.get_or_insert_default().extend(addresses.iter().map(|address| address.to_string()));
+    server.tls(CONFIGS.server.clone())
+}
+
+pub(crate) fn is_secured(address: &Address) -> bool {
+    lock(&SECURED).as_ref().is_some_and(|secured| secured.contains(&address.to_string()))
+}
+
+struct Session {
+    conn: ClientConnection,
+    /// What was decrypted and not read.
+    plain: Vec<u8>,
+    is_open: bool,
+    error: Option<ErrorKind>,
+}
+
+/// A client's session over any socket. Clones share it.
+#[derive(Clone)]
+pub(crate) struct TlsSession {
+    session: Arc<(Mutex<Session>, Condvar)>,
+    /// Held while records are written, so that they keep their order.
+    wire: Arc<Mutex<()>>,
+    has_begun: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl TlsSession {
+    pub(crate) fn new() -> TlsSession {
+        let name = ServerName::try_from("a.example").unwrap();
+        let mut conn = ClientConnection::new(CONFIGS.client.clone(), name).unwrap();
+        conn.set_buffer_limit(None);
+        let session = Session { conn, plain: Vec::new(), is_open: false, error: None };
+        TlsSession {
+            session: Arc::new((Mutex::new(session), Condvar::new())),
+            wire: Arc::default(),
+            has_begun: Arc::default(),
+        }
+    }
+
+    /// Begins the handshake on a thread. `socket` makes a copy of the socket.
+    fn begin<S: Read + Write + Send + 'static>(&self, socket: impl FnOnce() -> S) {
+        if self.has_begun.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            return;
+        }
+        let (own, mut socket) = (self.clone(), socket());
+        std::thread::spawn(move || {
+            let shaken = own.shake(&mut socket);
+            let mut session = lock(&own.session.0);
+            session.is_open = true;
+            session.error = shaken.err().map(|error| error.kind());
+            own.session.1.notify_all();
+            drop(session);
+            let _ = own.flush(&mut socket);
+        });
+    }
+
+    fn shake(&self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+        let mut bytes = vec![0; 16 << 10];
+        loop {
+            self.flush(socket)?;
+            if !lock(&self.session.0).conn.is_handshaking() {
+                return Ok(());
+            }
+            let count = socket.read(&mut bytes)?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.give(&bytes[..count])?;
+        }
+    }
+
+    fn give(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut session = lock(&self.session.0);
+        while !bytes.is_empty() {
+            session.conn.read_tls(&mut bytes)?;
+            session
+                .conn
+                .process_new_packets()
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self, socket: &mut impl Write) -> io::Result<()> {
+        let _wire = lock(&self.wire);
+        let mut bytes = Vec::new();
+        let mut session = lock(&self.session.0);
+        while session.conn.wants_write() {
+            session.conn.write_tls(&mut bytes)?;
+        }
+        drop(session);
+        socket.write_all(&bytes)
+    }
+
+    /// Waits for the handshake. Returns false if it takes longer.
+    fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        let (session, changed) = &*self.session;
+        let waits = |session: &mut Session| !session.is_open;
+        let waited = changed.wait_timeout_while(lock(session), timeout, waits);
+        let session = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match session.error {
+            Some(error) => Err(error.into()),
+            None => Ok(session.is_open),
+        }
+    }
+
+    pub(crate) fn write<S: Read + Write + Send + 'static>(
+        &self,
+        bytes: &[u8],
+        clone: impl Fn() -> S,
+        socket: &mut S,
+    ) -> io::Result<()> {
+        self.begin(&clone);
+        lock(&self.session.0).conn.writer().write_all(bytes)?;
+        if self.wait(HANDSHAKE_WAIT)? { self.flush(socket) } else { Ok(()) }
+    }
+
+    pub(crate) fn read<S: Read + Write + Send + 'static>(
+        &self,
+        into: &mut [u8],
+        clone: impl Fn() -> S,
+        socket: &mut S,
+    ) -> io::Result<usize> {
+        self.begin(&clone);
+        if !self.wait(TIMEOUT)? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let mut bytes = vec![0; into.len().max(1)];
+        loop {
+            let mut session = lock(&self.session.0);
+            let count = session.plain.len().min(into.len());
+            if count > 0 {
+                into[..count].copy_from_slice(&session.plain[..count]);
+                session.plain.drain(..count);
+                return Ok(count);
+            }
+            match session.conn.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            drop(session);
+            match socket.read(&mut bytes)? {
+                0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "an end without close_notify")),
+                count => self.give(&bytes[..count])?,
+            }
+            if lock(&self.session.0).conn.wants_write() {
+                self.flush(socket)?;
+            }
+        }
+    }
+
+    pub(crate) fn close<S: Read + Write + Send + 'static>(&self, clone: impl Fn() -> S, socket: &mut S) {
+        self.begin(&clone);
+        let _ = self.wait(TIMEOUT);
+        lock(&self.session.0).conn.send_close_notify();
+        let _ = self.flush(socket);
+    }
+}
