@@ -76,6 +76,7 @@ pub(crate) enum Step {
     /// A thread or a fiber of its own: [`Conn::run_upgraded`].
     Upgrade,
     /// A part of a TLS handshake, which takes some CPU: [`Conn::advance_handshake`].
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     Handshake,
     /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
     WaitFeed,

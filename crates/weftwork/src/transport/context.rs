@@ -58,6 +58,7 @@ pub(crate) struct Context {
     /// Limit for log lines about what the system refuses, because clients can cause those refusals.
     refusal_log: LogLimit,
     /// Lines about failed TLS handshakes.
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     pub(crate) handshake_log: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
