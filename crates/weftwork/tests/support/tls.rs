@@ -128,12 +128,14 @@ impl TlsSession {
 
     fn give(&self, mut bytes: &[u8]) -> io::Result<()> {
         let mut session = lock(&self.session.0);
+        let Session { conn, plain, .. } = &mut *session;
         while !bytes.is_empty() {
-            session.conn.read_tls(&mut bytes)?;
-            session
-                .conn
-                .process_new_packets()
-                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            conn.read_tls(&mut bytes)?;
+            let failed = |error| io::Error::new(ErrorKind::InvalidData, error);
+            let count = conn.process_new_packets().map_err(failed)?.plaintext_bytes_to_read();
+            let start = plain.len();
+            plain.resize(start + count, 0);
+            conn.reader().read_exact(&mut plain[start..])?;
         }
         Ok(())
     }
