@@ -40,8 +40,6 @@ use process::replacement;
 pub use process::signals::Signals;
 pub use status::ServerStatus;
 use status::{Plan, Slot};
-#[cfg(feature = "_tls")]
-pub(crate) use tls::ticket_keys_of_predecessor;
 use tls::{RunningTls, ServerTls};
 
 /// Interval at which a draining server checks for open connections.

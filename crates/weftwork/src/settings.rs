@@ -291,7 +291,7 @@ settings! {
     /// renewed certificate is in use at once. 0 never checks: see [`Tls`](crate::Tls) for other ways.
     tls_check_interval: Duration = Duration::from_secs(60), "interval of checks for changed certificate files (0s: never)";
     /// Whether the secrets of connections are written to the file that the variable `SSLKEYLOGFILE` names, for Wireshark.
-    /// Default: off, because whoever has that file can decrypt all traffic. A start logs it.
+    /// Default: off, because a reader of that file can decrypt all traffic. A start logs it.
     tls_key_log: bool = false, "write secrets of TLS connections to $SSLKEYLOGFILE (on, off)";
     /// Stack size of a request in the engine `fibers`. Default: 64 KiB and a guard page, enough for formatting, a panic
     /// with its backtrace and typical handlers. Only pages in use take memory. When exceeded: the process ends with a

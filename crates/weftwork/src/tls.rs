@@ -1,4 +1,4 @@
-//! TLS of a server: certificates, keys, and what clients must show.
+//! Configures TLS of a server: certificates, keys, and what clients must show.
 
 #[cfg(feature = "_acme")]
 mod acme;
@@ -111,6 +111,15 @@ pub(crate) struct Reachable {
     pub(crate) tls: bool,
     /// A plain listener, also one that only redirects.
     pub(crate) plain: bool,
+}
+
+/// Where a server listens.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// Addresses as the program wrote them.
+    pub(crate) addresses: String,
+    /// Ticket keys of the process before, at the same addresses.
+    pub(crate) former_ticket_keys: Option<String>,
 }
 
 impl Tls {
@@ -243,7 +252,7 @@ impl Tls {
     ///
     /// Each line has a key of 64 hexadecimal digits, and `#` begins a comment. The first key seals, and all keys open, at
     /// most 16. Write the new key to all machines as the second line first, and make it the first line a minute later. The
-    /// file is read again as certificate files are. Whoever reads it can decrypt sessions of TLS 1.2, so change keys at
+    /// file is read again as certificate files are. A reader of it can decrypt sessions of TLS 1.2, so change keys at
     /// least daily.
     ///
     /// ```sh
@@ -282,9 +291,9 @@ impl Tls {
         text.map_or(String::new(), |text| text.certificates_pem())
     }
 
-    /// Loads everything for a server with these addresses.
-    pub(crate) fn start(&self, settings: &Settings, addresses: &str) -> Result<Arc<Live>> {
-        let live = Live::start(self, settings, addresses)?;
+    /// Loads everything for a server.
+    pub(crate) fn start(&self, settings: &Settings, place: &Place) -> Result<Arc<Live>> {
+        let live = Live::start(self, settings, place)?;
         self.handle.add(&live);
         Ok(live)
     }

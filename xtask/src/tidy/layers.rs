@@ -42,6 +42,11 @@ const LAYERS: &[Layer] = &[
         never: &["crate::engine", "crate::server"],
         why: "app is built from Handler and knows nothing of engines; take what it needs as a parameter",
     },
+    Layer {
+        path: "crates/weftwork/src/tls",
+        never: &["crate::conn", "crate::engine", "crate::server"],
+        why: "tls makes configurations for listeners; the server hands over what it needs",
+    },
 ];
 
 pub(super) fn check(file: &File, source: &Source, say: &mut impl FnMut(usize, String)) {

@@ -1,4 +1,4 @@
-//! Addresses of a server, and sockets that it is given.
+//! Binds a server to addresses, and takes sockets that it is given.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

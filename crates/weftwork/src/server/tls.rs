@@ -1,11 +1,8 @@
-//! TLS of the listeners of a server.
+//! Gives the listeners of a server their TLS, and reads the prefixes of addresses.
 
 use super::process::maintenance::ReloadHooks;
 use crate::error::{Error, Result};
 use crate::transport::listener::{Listener, ListenerTls};
-
-#[cfg(feature = "_tls")]
-pub(crate) use super::process::predecessor::ticket_keys as ticket_keys_of_predecessor;
 
 /// An address without the prefixes that say what its clients speak.
 pub(super) struct Prefixed<'a> {
@@ -94,9 +91,10 @@ mod with {
 
     use super::*;
     use crate::message::Handler;
+    use crate::server::process::predecessor;
     use crate::server::{Running, Server, ServerStatus};
     use crate::settings::Settings;
-    use crate::tls::{self, AcmeThread, CertificateInfo, Live, Reachable, Tls, Watch};
+    use crate::tls::{self, AcmeThread, CertificateInfo, Live, Place, Reachable, Tls, Watch};
     use crate::transport::address::Address;
     use crate::transport::log_queue::log_line;
 
@@ -187,8 +185,9 @@ mod with {
         ) -> Result<RunningTls> {
             let load = |tls: &Tls, wish: &dyn Fn(ListenerTls) -> bool| {
                 let of = listeners.iter().filter(|listener| wish(listener.wish()));
-                let names = of.map(|listener| listener.name()).collect::<Vec<_>>().join(" ");
-                tls.start(settings, &names)
+                let addresses = of.map(|listener| listener.name()).collect::<Vec<_>>().join(" ");
+                let former_ticket_keys = predecessor::ticket_keys(&addresses);
+                tls.start(settings, &Place { addresses, former_ticket_keys })
             };
             let takes_all = |wish: ListenerTls| matches!(wish, ListenerTls::Default | ListenerTls::On);
             let all = self.all.as_ref().map(|tls| load(tls, &takes_all)).transpose()?;
@@ -304,7 +303,7 @@ mod with {
     }
 
     impl ServerStatus {
-        /// Returns the certificates in use, without those of the side listener. Before the start there are none.
+        /// Returns the certificates in use, without those of the side listener. Before the start, the list is empty.
         pub fn certificates(&self) -> Vec<CertificateInfo> {
             self.tls().map_or(Vec::new(), RunningTls::certificates)
         }

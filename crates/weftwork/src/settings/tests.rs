@@ -148,6 +148,7 @@ fn no_time_is_none_or_refused() {
         "hsts_max_age",
         "linger_timeout",
         "request_timeout",
+        "tls_check_interval",
         "unread_timeout",
         "upgrade_idle_timeout",
     ];

@@ -1,4 +1,4 @@
-//! Which certificates of clients a server accepts.
+//! Verifies the certificates of clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;

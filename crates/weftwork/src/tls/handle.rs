@@ -1,4 +1,4 @@
-//! What a program sees of the certificates of a server that runs.
+//! Shows a program the certificates of its running server, and reloads them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! The certificates of a server that runs: they are loaded, replaced, and watched.
+//! Loads, replaces and watches the certificates of a running server.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ use super::client_auth::{ClientCertificates, Verifier};
 use super::pair::{Pair, PairSource};
 use super::pem::Source;
 use super::tickets::{self, Tickets};
-use super::{CertificateInfo, Choice, Tls};
+use super::{CertificateInfo, Choice, Place, Tls};
 use crate::error::{Error, Result};
 use crate::settings::{Settings, TlsVersion};
 use crate::transport::log_queue::log_line;
@@ -62,8 +62,7 @@ struct State {
 type Stamp = Option<(u64, u64, u64, i64, i64, i64, i64)>;
 
 impl Live {
-    /// Loads everything. `addresses` are those of the server, as they are written.
-    pub(super) fn start(tls: &Tls, settings: &Settings, addresses: &str) -> Result<Arc<Live>> {
+    pub(super) fn start(tls: &Tls, settings: &Settings, place: &Place) -> Result<Arc<Live>> {
         let provider = tls.provider.clone().unwrap_or_else(provider::default_provider);
         let now = SystemTime::now();
         let stamps = stamps(tls);
@@ -76,11 +75,11 @@ impl Live {
         pairs.extend(acme_pairs(acme.as_ref()));
         let verifier = tls.clients.as_ref().map(|clients| clients.load(&provider)).transpose()?;
         let tickets = match tls.clients.as_ref().is_none_or(ClientCertificates::resumes) {
-            true => Some(Arc::new(make_tickets(tls, &provider, verifier.as_ref(), addresses)?)),
+            true => Some(Arc::new(make_tickets(tls, &provider, verifier.as_ref(), place)?)),
             false => None,
         };
         if let Some(tickets) = &tickets {
-            tickets::register(addresses, tickets);
+            tickets::register(&place.addresses, tickets);
         }
         let versions: &[&SupportedProtocolVersion] = match settings.tls_min_version {
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
@@ -396,12 +395,12 @@ fn make_tickets(
     tls: &Tls,
     provider: &CryptoProvider,
     verifier: Option<&Verifier>,
-    addresses: &str,
+    place: &Place,
 ) -> Result<Tickets> {
     let verifies = verifier.map_or(Vec::new(), |verifier| verifier.verifies.clone());
     match &tls.ticket_keys {
         Some(file) => Tickets::from_file(provider, verifies, file),
-        None => Tickets::own(provider, verifies, tickets::of_predecessor(addresses).as_deref()),
+        None => Tickets::own(provider, verifies, place.former_ticket_keys.as_deref()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A certificate chain with its key: loaded, checked against each other, and timed.
+//! Loads a certificate chain and its key, checks them against each other, and times the key.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Certificates for development, signed by their own key and kept for later starts.
+//! Makes certificates for development, signed by their own key, and keeps them for later starts.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};

@@ -21,7 +21,7 @@ use authority::{Authority, Issued};
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn live(tls: &Tls) -> Arc<Live> {
-    tls.start(&Settings::default(), "test").unwrap()
+    tls.start(&Settings::default(), &Place::default()).unwrap()
 }
 
 /// A client and a server that have ended their handshake.
@@ -150,7 +150,8 @@ fn an_old_version_is_refused_by_the_setting() {
         .with_no_client_auth();
     let client = Arc::new(client);
     assert!(Session::new(&live(&tls), &client, "a.test").is_ok());
-    let strict = tls.start(&Settings::default().tls_min_version(TlsVersion::Tls13), "test").unwrap();
+    let strict =
+        tls.start(&Settings::default().tls_min_version(TlsVersion::Tls13), &Place::default()).unwrap();
     let error = Session::new(&strict, &client, "a.test").err().unwrap();
     assert!(matches!(error, rustls::Error::PeerIncompatible(_)), "{error}");
 }

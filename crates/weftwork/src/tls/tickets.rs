@@ -1,4 +1,4 @@
-//! Session tickets: sealed with keys that rotate, that several processes share, or that the successor takes over.
+//! Seals session tickets with keys that rotate, that several processes share, or that the successor takes over.
 //!
 //! A ticket is the name of its key (16 bytes), a random nonce (12 bytes), and the session, sealed by the AEAD of a cipher suite of TLS 1.3.
 
@@ -282,11 +282,6 @@ pub(crate) fn to_hand_over() -> Vec<(String, String)> {
         Some((addresses.clone(), tickets.upgrade()?.hand_over(now)?))
     };
     servers.iter().filter_map(keys).collect()
-}
-
-/// Returns the keys of the process before, for a server with the same addresses.
-pub(super) fn of_predecessor(addresses: &str) -> Option<String> {
-    crate::server::ticket_keys_of_predecessor(addresses)
 }
 
 /// Reads keys of the process before, and the age of the first.

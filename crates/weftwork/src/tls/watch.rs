@@ -1,4 +1,4 @@
-//! A thread that reads changed certificate files, warns of certificates that expire, and rotates ticket keys.
+//! Runs a thread that reads changed certificate files, warns of certificates that expire, and rotates ticket keys.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

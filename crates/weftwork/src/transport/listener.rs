@@ -1,6 +1,7 @@
 //! Listening sockets: creation, accepting, and removal.
 
 mod inherited;
+mod tls;
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,21 +23,7 @@ use super::system;
 use super::tls::TlsAcceptor;
 use crate::error::Error;
 use crate::transport::log_queue::log_line;
-
-/// Whether a listener serves TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ListenerTls {
-    /// As the server says.
-    #[default]
-    Default,
-    /// The prefix `tls+`.
-    On,
-    /// The prefix `plain+`.
-    Off,
-    /// With certificates of its own, which have this number.
-    #[cfg(feature = "_tls")]
-    Own(usize),
-}
+pub(crate) use tls::ListenerTls;
 
 /// A listening socket in non-blocking mode.
 #[derive(Debug)]
@@ -264,44 +251,6 @@ impl Listener {
 
     pub(crate) fn is_proxied(&self) -> bool {
         self.is_proxied
-    }
-
-    pub(crate) fn with_wish(self, wish: ListenerTls) -> Listener {
-        Listener { wish, ..self }
-    }
-
-    pub(crate) fn wish(&self) -> ListenerTls {
-        self.wish
-    }
-
-    #[cfg(not(feature = "_tls"))]
-    fn stream(&self, fd: OwnedFd) -> Stream {
-        Stream::new(fd)
-    }
-
-    #[cfg(feature = "_tls")]
-    fn stream(&self, fd: OwnedFd) -> Stream {
-        match &self.tls {
-            None => Stream::new(fd),
-            Some(acceptor) => Stream::new(fd).with_tls(acceptor.clone()),
-        }
-    }
-
-    #[cfg(feature = "_tls")]
-    pub(crate) fn tls(&self) -> Option<&Arc<TlsAcceptor>> {
-        self.tls.as_ref()
-    }
-
-    /// Returns the address as the program wrote it, or else the real address.
-    #[cfg(feature = "_tls")]
-    pub(crate) fn name(&self) -> String {
-        self.share.bound().map_or_else(|| self.address.to_string(), |bound| bound.address.to_string())
-    }
-
-    /// Begins TLS on all later connections.
-    #[cfg(feature = "_tls")]
-    pub(crate) fn set_tls(&mut self, acceptor: Arc<TlsAcceptor>) {
-        self.tls = Some(acceptor);
     }
 
     /// Expects a PROXY header on all later connections.

@@ -1,4 +1,4 @@
-//! An authority for tests, and the certificates that it issues.
+//! Issues certificates for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;

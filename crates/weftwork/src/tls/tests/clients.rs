@@ -1,4 +1,4 @@
-//! Certificates of clients.
+//! Tests of client certificates: required, optional, revoked, and resumed.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Files that can be used, and what is said of those that cannot.
+//! Tests of certificate files, and of the errors about those that cannot be used.
 
 use std::fs;
 use std::path::{Path, PathBuf};

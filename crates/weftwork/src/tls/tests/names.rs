@@ -1,4 +1,4 @@
-//! Which certificate a client gets.
+//! Tests that a client gets the certificate of its name.
 
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};

@@ -1,4 +1,4 @@
-//! New certificates for a server that runs.
+//! Tests that a running server takes new certificates.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -38,7 +38,8 @@ fn a_pair_that_fails_stays_and_the_others_are_replaced() {
     let (one, two) = (folder.path().join("one"), folder.path().join("two"));
     [&one, &two].into_iter().for_each(|path| fs::create_dir(path).unwrap());
     let [a, new_a, b, new_b] = ["a.test", "a.test", "b.test", "b.test"].map(|name| authority.issue(name));
-    (write(&one, &a), write(&two, &b));
+    write(&one, &a);
+    write(&two, &b);
     let tls = files(&one).and_files(two.join("tls.crt"), two.join("tls.key")).unwrap();
     let live = live(&tls);
     let served = |name| Session::new(&live, &client_of(&authority), name).unwrap().certificate();

@@ -1,4 +1,4 @@
-//! What a listener needs to begin TLS.
+//! Holds the TLS configuration of a listener, which a reload replaces.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

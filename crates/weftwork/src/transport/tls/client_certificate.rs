@@ -1,4 +1,4 @@
-//! The certificate that a client has shown.
+//! Describes the certificate that a client has shown.
 
 use std::fmt;
 use std::net::IpAddr;

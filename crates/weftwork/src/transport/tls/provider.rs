@@ -1,4 +1,4 @@
-//! The cryptography that the library is built with.
+//! Names the cryptography that the library is built with.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ fn shake_hands(live: &Live, name: &str, protocols: &[&[u8]]) -> Result<(Vec<u8>,
 #[test]
 fn handshakes_are_refused_until_there_is_a_certificate_and_then_served_without_a_restart() {
     let world = World::new();
-    let live = Tls::from(world.acme()).start(&Settings::default(), "test").unwrap();
+    let live = Tls::from(world.acme()).start(&Settings::default(), &Place::default()).unwrap();
     let mut process = world.process_of(live.acme().unwrap().clone());
     shake_hands(&live, NAME, &[b"http/1.1"]).unwrap_err();
     let challenged = live.clone();
