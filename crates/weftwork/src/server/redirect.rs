@@ -14,8 +14,8 @@ use crate::message::{Blocking, Handler, IntoResponse, Problem, Request, RequestL
 use crate::settings::Settings;
 use crate::transport::listener::Listener;
 
-/// No request of the listener waits for anything.
-const THREADS_MAX: usize = 1;
+/// No request of the listener waits for anything, and the engine needs two threads.
+const THREADS_MAX: usize = 2;
 /// The listener faces the same clients as the site, and each needs it for one request.
 const CONNECTIONS_MAX: usize = 1024;
 /// A client that was redirected has no more requests here.
