@@ -45,7 +45,8 @@ impl Tls {
         };
         let mut provider = ring::default_provider();
         provider.cipher_suites.retain(|suite| SUITES.contains(&suite.suite()));
-        provider.kx_groups = vec![ring::kx_group::X25519];
+        // Servers on OpenSSL take no certificate of a curve that is not offered. All of them choose the first one.
+        provider.kx_groups = vec![ring::kx_group::X25519, ring::kx_group::SECP256R1];
         let failed = |error: &dyn std::fmt::Display| Failure::step("TLS", error);
         let known = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).map_err(|error| failed(&error))?;
         let config = ClientConfig::builder_with_provider(provider.into());
