@@ -58,7 +58,7 @@ pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "h2o",
         can: CANNED,
-        about: "a thread for each core, no logs; every answer is a file from its cache of open files; over TLS sessions in memory and tickets, the key in the same process",
+        about: "a thread for each core, no logs; every answer is a file from its cache of open files; over TLS sessions in memory and tickets, the key in the same process; it gives no new ticket with a resumed TLS 1.3 session, so that every third one is full and counts as an error",
         breaks: &[NO_HOST, TWO_LENGTHS],
         build: Build::Installed("--version"),
         arguments: &["-m", "worker", "-c", "@config@"],
