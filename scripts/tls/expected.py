@@ -1,8 +1,8 @@
-"""Compares findings (lines of an id, a tab, and words) with a list of expected ones: an id, a tab, and the reason."""
+"""Compares findings (lines of an id, a tab, and words) with a list of expected ones: an id and the reason."""
 
 import sys
 
-expected = dict(line.rstrip("\n").split("\t", 1) for line in open(sys.argv[1]) if line.strip() and not line.startswith("#"))
+expected = dict(line.strip().split(" ", 1) for line in open(sys.argv[1]) if line.strip() and not line.startswith("#"))
 found = [line.rstrip("\n").split("\t", 1) for line in sys.stdin if line.strip()]
 for name, words in found:
     print("expected " if name in expected else "UNEXPECTED", name, words.replace("\t", " "), "--", expected.get(name, "no reason is known"))
