@@ -1,0 +1,230 @@
+//! Tests of what users configure about TLS, on real sockets.
+#![cfg(feature = "tls-self-signed")]
+
+// Each test binary uses a part of it.
+#[allow(dead_code)]
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use support::{ENGINES, TIMEOUT, eventually, is_logged, keep_log};
+use weftwork::prelude::*;
+use weftwork::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use weftwork::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weftwork::tls::{ClientCertificates, Tls};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "root");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Returns a certificate and its key.
+fn issue(authority: &Authority, name: &str) -> (rcgen::Certificate, KeyPair) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    (params.signed_by(&key, authority).unwrap(), key)
+}
+
+fn tls_of(authority: &Authority, name: &str) -> Tls {
+    let (certificate, key) = issue(authority, name);
+    Tls::from_pem(certificate.pem(), key.serialize_pem()).unwrap()
+}
+
+type Connection = StreamOwned<ClientConnection, TcpStream>;
+
+/// Returns a connection to a.test, before the first byte.
+fn connect(address: SocketAddr, authority: &Authority, own: Option<&(rcgen::Certificate, KeyPair)>) -> Connection {
+    connect_with(address, &config(authority, own))
+}
+
+fn connect_with(address: SocketAddr, config: &Arc<ClientConfig>) -> Connection {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let name = ServerName::try_from("a.test").unwrap();
+    StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), stream)
+}
+
+fn config(authority: &Authority, own: Option<&(rcgen::Certificate, KeyPair)>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let provider = Arc::new(weftwork::rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    Arc::new(match own {
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+            builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    })
+}
+
+/// Sends a request, and returns the body of the response.
+fn get(mut stream: impl Read + Write) -> std::io::Result<String> {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or(text))
+}
+
+fn tcp(address: &weftwork::Address) -> SocketAddr {
+    match address {
+        weftwork::Address::Tcp(address) => *address,
+        other => panic!("{other}"),
+    }
+}
+
+fn in_clear(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream
+}
+
+#[test]
+fn prefixes_say_which_addresses_have_tls() {
+    let authority = authority();
+    let probes = |_: &mut Request| "probe";
+    let running = Server::bind("127.0.0.1:0")
+        .and_then(|server| server.and_bind("plain+127.0.0.1:0"))
+        .and_then(|server| server.and_bind("tls+127.0.0.1:0"))
+        .and_then(|server| server.admin("127.0.0.1:0", probes))
+        .unwrap()
+        .tls(tls_of(&authority, "a.test"))
+        .start(|req: &mut Request| req.scheme().to_owned())
+        .unwrap();
+    let [default, plain, tls] = running.addresses() else { panic!("three addresses") };
+    for address in [default, tls] {
+        assert_eq!(get(connect(tcp(address), &authority, None)).unwrap(), "https");
+    }
+    assert_eq!(get(in_clear(tcp(plain))).unwrap(), "http");
+    assert_eq!(get(in_clear(tcp(&running.admin_addresses()[0]))).unwrap(), "probe");
+}
+
+#[test]
+fn the_side_listener_has_the_certificates_of_the_site_if_asked() {
+    let authority = authority();
+    let server = Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap();
+    let running = server.tls(tls_of(&authority, "a.test")).start(|_: &mut Request| "site").unwrap();
+    assert_eq!(get(connect(tcp(&running.admin_addresses()[0]), &authority, None)).unwrap(), "probe");
+}
+
+#[test]
+fn an_address_with_tls_needs_a_certificate() {
+    for server in [
+        Server::bind("tls+127.0.0.1:0").unwrap(),
+        Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap(),
+    ] {
+        let error = server.start(|_: &mut Request| "hello").unwrap_err().to_string();
+        assert!(error.contains("cannot listen at tls+127.0.0.1:") && error.contains("Server::tls"), "{error}");
+    }
+    let error = Server::bind("tls+plain+127.0.0.1:0").unwrap_err().to_string();
+    assert!(error.contains("either tls+ or plain+"), "{error}");
+    // An address that another one covers is left out only if both are alike.
+    let any = Server::bind("[::]:0").unwrap();
+    let port = tcp(&any.addresses()[0]).port();
+    assert!(any.and_bind(format!("plain+0.0.0.0:{port}")).is_err());
+}
+
+#[test]
+fn listeners_have_rules_of_their_own_for_clients() {
+    let authority = authority();
+    let site = tls_of(&authority, "a.test");
+    let clients = ClientCertificates::required_pem(authority.pem()).unwrap();
+    let partners = site.clone().client_certificates(clients);
+    for engine in ENGINES {
+        let server = Server::bind("127.0.0.1:0").unwrap().engine(*engine).tls(site.clone());
+        let server = server.and_bind_tls("127.0.0.1:0", partners.clone()).unwrap();
+        let running = server
+            .start(|req: &mut Request| {
+                let name = req.client_certificate().and_then(|certificate| certificate.common_name());
+                name.unwrap_or("nobody").to_owned()
+            })
+            .unwrap();
+        let [open, closed] = running.addresses() else { panic!("two addresses") };
+        let own = issue(&authority, "ada.test");
+        assert_eq!(get(connect(tcp(open), &authority, None)).unwrap(), "nobody");
+        assert_eq!(get(connect(tcp(open), &authority, Some(&own))).unwrap(), "nobody", "nobody has asked");
+        assert_eq!(get(connect(tcp(closed), &authority, Some(&own))).unwrap(), "ada.test");
+        assert!(get(connect(tcp(closed), &authority, None)).is_err());
+    }
+}
+
+fn write(folder: &Path, (certificate, key): &(rcgen::Certificate, KeyPair)) {
+    fs::write(folder.join("chain.pem"), certificate.pem()).unwrap();
+    fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn a_running_server_takes_new_certificates() {
+    keep_log();
+    let (authority, folder) = (authority(), tempfile::tempdir().unwrap());
+    let [old, by_call, by_time] = [(); 3].map(|()| issue(&authority, "a.test"));
+    write(folder.path(), &old);
+    let tls = Tls::from_files(folder.path().join("chain.pem"), folder.path().join("key.pem")).unwrap();
+    let interval = std::time::Duration::from_millis(1);
+    let start = |interval| {
+        let server = Server::bind("127.0.0.1:0").unwrap().tls(tls.clone());
+        server.settings(|s| s.tls_check_interval(interval)).start(|_: &mut Request| "hello").unwrap()
+    };
+    let (still, watching) = (start(std::time::Duration::ZERO), start(interval));
+    let shown = |running: &Running| {
+        let mut connection = connect(running.local_addr().unwrap(), &authority, None);
+        connection.conn.complete_io(&mut connection.sock).unwrap();
+        connection.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    };
+    let is = |der: &CertificateDer<'_>, (certificate, _): &(rcgen::Certificate, KeyPair)| der == certificate.der();
+    assert!(is(&shown(&still), &old));
+    let mut kept = connect(still.local_addr().unwrap(), &authority, None);
+    kept.conn.complete_io(&mut kept.sock).unwrap();
+    write(folder.path(), &by_call);
+    still.reload_tls().unwrap();
+    assert!(is(&shown(&still), &by_call));
+    write(folder.path(), &by_time);
+    eventually("the watching server has the new certificate", || is(&shown(&watching), &by_time));
+    assert!(is(&shown(&still), &by_call), "it never looks");
+    assert_eq!(get(kept).unwrap(), "hello", "an established connection goes on");
+    fs::write(folder.path().join("key.pem"), "nothing").unwrap();
+    assert!(still.reload_tls().unwrap_err().to_string().contains("key.pem"));
+    is_logged(&["what was loaded before stays in use", "key.pem"]);
+    assert!(is(&shown(&watching), &by_time));
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_have_the_expiry_of_each_certificate() {
+    use weftwork::middleware::Metrics;
+    let authority = authority();
+    let tls = tls_of(&authority, "a.test");
+    let server = Server::bind("127.0.0.1:0").unwrap().tls(tls);
+    let status = server.status();
+    let page = Metrics::new().server(status.clone()).page();
+    let running = server.start(|_: &mut Request| "hello").unwrap();
+    let text = weftwork::TestClient::new(page).get("/").send().text().to_owned();
+    let expires = status.certificates()[0].expires.unwrap();
+    let seconds = expires.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let name = "weftwork_tls_certificate_expiration_timestamp_seconds";
+    let line = format!("{name}{{name=\"a.test\",origin=\"given PEM\"}} {seconds}\n");
+    assert!(text.contains(&line), "{text}");
+    drop(running);
+}
+
+#[test]
+fn the_start_is_logged_with_what_people_compare() {
+    keep_log();
+    let authority = authority();
+    let server = Server::bind("127.0.0.1:0").unwrap().tls(tls_of(&authority, "logged.test"));
+    let status = server.status();
+    let _running = server.start(|_: &mut Request| "hello").unwrap();
+    let fingerprint = status.certificates().remove(0).fingerprint;
+    is_logged(&["certificate of logged.test", &format!("SHA-256 fingerprint {fingerprint}")]);
+}
