@@ -43,7 +43,11 @@ fn tls_of(authority: &Authority, name: &str) -> Tls {
 type Connection = StreamOwned<ClientConnection, TcpStream>;
 
 /// Returns a connection to a.test, before the first byte.
-fn connect(address: SocketAddr, authority: &Authority, own: Option<&(rcgen::Certificate, KeyPair)>) -> Connection {
+fn connect(
+    address: SocketAddr,
+    authority: &Authority,
+    own: Option<&(rcgen::Certificate, KeyPair)>,
+) -> Connection {
     connect_with(address, &config(authority, own))
 }
 
@@ -58,7 +62,8 @@ fn config(authority: &Authority, own: Option<&(rcgen::Certificate, KeyPair)>) ->
     let mut roots = RootCertStore::empty();
     roots.add(authority.der().clone()).unwrap();
     let provider = Arc::new(weftwork::rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let builder = builder.with_root_certificates(roots);
     Arc::new(match own {
         Some((certificate, key)) => {
@@ -113,7 +118,8 @@ fn prefixes_say_which_addresses_have_tls() {
 #[test]
 fn the_side_listener_has_the_certificates_of_the_site_if_asked() {
     let authority = authority();
-    let server = Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap();
+    let server =
+        Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap();
     let running = server.tls(tls_of(&authority, "a.test")).start(|_: &mut Request| "site").unwrap();
     assert_eq!(get(connect(tcp(&running.admin_addresses()[0]), &authority, None)).unwrap(), "probe");
 }
@@ -125,7 +131,10 @@ fn an_address_with_tls_needs_a_certificate() {
         Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap(),
     ] {
         let error = server.start(|_: &mut Request| "hello").unwrap_err().to_string();
-        assert!(error.contains("cannot listen at tls+127.0.0.1:") && error.contains("Server::tls"), "{error}");
+        assert!(
+            error.contains("cannot listen at tls+127.0.0.1:") && error.contains("Server::tls"),
+            "{error}"
+        );
     }
     let error = Server::bind("tls+plain+127.0.0.1:0").unwrap_err().to_string();
     assert!(error.contains("either tls+ or plain+"), "{error}");
@@ -182,7 +191,8 @@ fn a_running_server_takes_new_certificates() {
         connection.conn.complete_io(&mut connection.sock).unwrap();
         connection.conn.peer_certificates().unwrap()[0].clone().into_owned()
     };
-    let is = |der: &CertificateDer<'_>, (certificate, _): &(rcgen::Certificate, KeyPair)| der == certificate.der();
+    let is =
+        |der: &CertificateDer<'_>, (certificate, _): &(rcgen::Certificate, KeyPair)| der == certificate.der();
     assert!(is(&shown(&still), &old));
     let mut kept = connect(still.local_addr().unwrap(), &authority, None);
     kept.conn.complete_io(&mut kept.sock).unwrap();
@@ -227,4 +237,65 @@ fn the_start_is_logged_with_what_people_compare() {
     let _running = server.start(|_: &mut Request| "hello").unwrap();
     let fingerprint = status.certificates().remove(0).fingerprint;
     is_logged(&["certificate of logged.test", &format!("SHA-256 fingerprint {fingerprint}")]);
+}
+
+const CHILD: &str = "WEFTWORK_TEST_TLS_FOLDER";
+
+/// A site that SIGUSR2 replaces. Each process says where it listens.
+fn program(folder: &Path) {
+    let tls = Tls::from_files(folder.join("chain.pem"), folder.join("key.pem")).unwrap();
+    let signals = weftwork::Signals::install().unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().tls(tls);
+    let running = server.start(|req: &mut Request| req.tls().unwrap().is_resumed().to_string()).unwrap();
+    println!("\nprocess {} {}", std::process::id(), running.local_addr().unwrap());
+    running.wait(signals).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn sessions_go_on_in_the_process_that_replaces_another() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return program(Path::new(&folder));
+    }
+    let (authority, folder) = (authority(), tempfile::tempdir().unwrap());
+    write(folder.path(), &issue(&authority, "a.test"));
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let name = "sessions_go_on_in_the_process_that_replaces_another";
+    child.args(["--exact", name, "--nocapture"]).env(CHILD, folder.path());
+    let mut child = child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next_process = || {
+        let line = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("process ")).unwrap();
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        (Pid::from_raw(words[1].parse().unwrap()).unwrap(), words[2].parse::<SocketAddr>().unwrap())
+    };
+    let client = config(&authority, None);
+    let (first, address) = next_process();
+    let _first = Ended(first);
+    assert_eq!(get(connect_with(address, &client)).unwrap(), "false");
+    kill_process(first, Signal::USR2).unwrap();
+    let (second, same) = next_process();
+    let _second = Ended(second);
+    assert_eq!(address, same);
+    child.wait().unwrap();
+    assert_eq!(get(connect_with(address, &client)).unwrap(), "true");
+    kill_process(second, Signal::TERM).unwrap();
+    assert!(lines.all(|line| line.is_ok()), "both have ended");
+}
+
+/// Ends a process when the test has failed.
+#[cfg(target_os = "linux")]
+struct Ended(rustix::process::Pid);
+
+#[cfg(target_os = "linux")]
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
+        }
+    }
 }
