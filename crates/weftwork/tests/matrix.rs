@@ -5,7 +5,7 @@
 mod support;
 
 use support::{EngineCase, Guarantee};
-use weftwork::Engine;
+use weftwork::{Engine, Proxy, Running};
 
 /// A name, the engine, and the guarantees that it lacks, each with its reason.
 macro_rules! every_engine {
@@ -18,6 +18,21 @@ macro_rules! every_engine {
             use super::*;
 
             pub(crate) const CASE: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
+
+            /// A proxy to the server at this address, which has no TLS.
+            fn proxy_to(address: &str) -> Proxy {
+                Proxy::to(&format!("http://{address}")).unwrap()
+            }
+
+            fn proxy_to_server(server: &Running) -> Proxy {
+                let address = server.local_addr().unwrap().to_string();
+                support::tls::proxy_to(&address).unwrap_or_else(|| proxy_to(&address))
+            }
+
+            /// The address of this server in the URL of [`proxy_to`].
+            fn seen_at(address: &str) -> String {
+                address.to_owned()
+            }
 
             #[test]
             fn the_engine_is_in_the_list_of_the_other_tests() {
@@ -57,7 +72,11 @@ macro_rules! every_engine {
             mod rfc9112_connections;
             mod rfc9112_requests;
             mod proxy;
+            #[cfg(feature = "_tls")]
+            mod proxy_over_tls;
             mod proxy_reuse;
+            #[cfg(feature = "_tls")]
+            mod proxy_tls;
             mod shapes;
             mod shutdown;
             mod spread;

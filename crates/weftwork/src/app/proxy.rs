@@ -8,6 +8,8 @@
 
 mod request;
 mod response;
+#[cfg(feature = "_tls")]
+mod secure;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -124,13 +126,13 @@ struct Options {
 }
 
 impl Proxy {
-    /// Creates a proxy to the server at `url`: `http://host:port`, with an optional path that is put before
-    /// every request path. The name is looked up now. It is looked up again once a minute (see
+    /// Creates a proxy to the server at `url`: `http://host:port` or `https://host:port`, with an optional path
+    /// that is put before every request path. `https` needs the feature `tls` or `tls-ring`. The name is looked up now. It is looked up again once a minute (see
     /// [`lookup_age_max`](Proxy::lookup_age_max)), and if no address answers, at most once in 5 s. Of several
     /// addresses, the one that answered last is tried first.
     ///
     /// # Errors
-    /// Fails if `url` has another form, or if the name is unknown.
+    /// Fails if `url` has another form, if the name is unknown, or if it is `https` without one of these features.
     pub fn to(url: &str) -> Result<Proxy> {
         let upstream = Upstream::new(url)?;
         let options = Options {
@@ -208,7 +210,7 @@ impl Proxy {
         self
     }
 
-    /// Sets how long connecting to the server may take, with all its addresses. Default: 5 s. When exceeded:
+    /// Sets how long connecting to the server may take, with all its addresses and the TLS handshake. Default: 5 s. When exceeded:
     /// 504. If the name is looked up again, that request also waits for the system's resolver, which has its
     /// own timeouts.
     #[must_use]
@@ -343,6 +345,11 @@ impl Handler for Proxy {
         Blocking::Always
     }
 
+    #[cfg(feature = "_tls")]
+    fn check(&self) -> Result<()> {
+        self.upstream.tls.as_ref().map_or(Ok(()), upstream::UpstreamTls::check)
+    }
+
     fn normal_path(&self, line: &RequestLine<'_>) -> Option<String> {
         let rest = line.path().strip_prefix(self.options.strip.as_str())?;
         Some(format!("{}{}", self.options.strip, normal_form(rest)?))
@@ -375,7 +382,9 @@ impl Failure {
     fn of(error: io::Error, bound: &'static str) -> Failure {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::Timeout(bound),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Closed,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+                Failure::Closed
+            }
             _ => Failure::Socket(error),
         }
     }
@@ -441,10 +450,10 @@ impl From<ResponseFault> for Failure {
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy")
-            .field("to", &self.upstream.authority())
-            .field("options", &self.options)
-            .field("headers", &self.set_headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .finish()
+        let mut shown = f.debug_struct("Proxy");
+        shown.field("to", &self.upstream.authority()).field("options", &self.options);
+        #[cfg(feature = "_tls")]
+        shown.field("tls", &self.upstream.tls);
+        shown.field("headers", &self.set_headers.iter().map(|(name, _)| name).collect::<Vec<_>>()).finish()
     }
 }

@@ -17,7 +17,6 @@ mod headers;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;
-#[cfg(any(feature = "compression", feature = "json", feature = "websocket"))]
 pub(crate) mod large_stack;
 pub(crate) mod observer;
 mod problem;

@@ -9,7 +9,8 @@ use rustix::net::{self, AddressFamily, SocketType};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 
-use super::CASE;
+use super::{CASE, proxy_to, proxy_to_server, seen_at};
+use crate::support::tls;
 use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
 /// An upstream and a proxy, both on the tested engine.
@@ -25,18 +26,20 @@ fn pair() -> Pair {
 }
 
 pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
-    before_address(&server.local_addr().unwrap().to_string(), change)
+    started(change(proxy_to_server(server)))
 }
 
 pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
-    let proxy = change(Proxy::to(&format!("http://{address}")).unwrap());
+    started(change(proxy_to(address)))
+}
+
+fn started(proxy: Proxy) -> Running {
     CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(64 << 20)).start(proxy).unwrap()
 }
 
 /// A proxy that does not buffer.
 fn unbuffered_before(address: &str) -> Running {
-    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
-    CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap()
+    CASE.bind("127.0.0.1:0").start(unbuffered(proxy_to(address))).unwrap()
 }
 
 impl Pair {
@@ -182,8 +185,9 @@ fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
     client.send("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-One: 1\r\n\r\n");
     let answer = client.answer();
     let expected = "Host: a.example\nX-One: 1\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: a.example\n\
-                    X-Forwarded-Proto: http\nVia: 1.1 weftwork\n";
-    answer.is(200, expected);
+                    X-Forwarded-Proto: SCHEME\nVia: 1.1 weftwork\n";
+    let scheme = if tls::is_on() { "https" } else { "http" };
+    answer.is(200, expected.replace("SCHEME", scheme));
     assert_eq!((answer.field("x-hop"), answer.field("x-end")), (None, Some("1")));
 }
 
@@ -219,7 +223,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
         let (address, thread) = says(answer);
         let proxy = before_address(&address, |proxy| proxy);
         assert_eq!(Client::connect(&proxy).get("/").status, 502, "{answer:?}");
-        is_logged(&["WARN", &format!("proxy to {address}: ")]);
+        is_logged(&["WARN", &format!("proxy to {}: ", seen_at(&address))]);
         drop(proxy);
         stop(&address, thread);
     }
@@ -229,7 +233,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
 #[test]
 fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let proxy = proxy_to(&listener.local_addr().unwrap().to_string());
     let proxy = CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
@@ -344,7 +348,7 @@ fn an_alternating_exchange_is_forwarded_in_order() {
 #[test]
 fn an_unbuffered_exchange_is_forwarded() {
     let upstream = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
-    let proxy = unbuffered_before(&upstream.local_addr().unwrap().to_string());
+    let proxy = CASE.bind("127.0.0.1:0").start(unbuffered(proxy_to_server(&upstream))).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
     assert_eq!(client.answer_head().status, 200);
@@ -414,9 +418,9 @@ fn an_unknown_interim_response_is_forwarded() {
 fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
     let upstream = CASE.start();
-    let to = format!("http://{}", upstream.running.local_addr().unwrap());
+    let to = proxy_to_server(&upstream.running);
     let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(LIMIT));
-    let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
+    let proxy = proxy.start(to).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     let aside = client.send_aside(chunks(&noise(8 << 20), 10_000));
@@ -443,7 +447,7 @@ fn a_request_with_max_forwards_0_is_answered_by_the_proxy() {
 #[test]
 fn expect_100_continue_is_answered_by_the_upstream() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy.idle_connections_max(0));
     let expects = |client: &mut Client| {
         client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
         let (mut upstream, _) = listener.accept().unwrap();

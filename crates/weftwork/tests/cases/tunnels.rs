@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weftwork::http::HeaderValue;
-use weftwork::{Proxy, Request, Response, Running, Upgraded};
+use weftwork::{Request, Response, Running, Upgraded};
 
-use super::CASE;
+use super::{CASE, proxy_to_server};
 use super::proxy::before;
 use crate::support::{Client, Gate, TIMEOUT, eventually, noise};
 
@@ -77,7 +77,7 @@ fn impatient(
         Response::upgrade(HeaderValue::from_static("echo"), move |line| take(&gate, line))
     });
     let upstream = upstream.unwrap();
-    let proxy = Proxy::to(&format!("http://{}", upstream.local_addr().unwrap())).unwrap().allow_upgrade("echo");
+    let proxy = proxy_to_server(&upstream).allow_upgrade("echo");
     let server = CASE.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(silence));
     (upstream, server.start(proxy).unwrap(), gate)
 }

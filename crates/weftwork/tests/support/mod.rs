@@ -12,6 +12,8 @@ pub(crate) mod tls;
 #[cfg(not(feature = "_tls"))]
 #[path = "no_tls.rs"]
 pub(crate) mod tls;
+#[cfg(feature = "_tls")]
+pub(crate) mod tls_peer;
 mod tree;
 
 use std::time::{Duration, Instant};

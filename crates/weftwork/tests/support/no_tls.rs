@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
 
-use weftwork::{Address, Server};
+use weftwork::{Address, Proxy, Server};
 
 pub(crate) fn is_on() -> bool {
     false
@@ -15,6 +15,10 @@ pub(crate) fn secure(server: Server) -> Server {
 
 pub(crate) fn is_secured(_: &Address) -> bool {
     false
+}
+
+pub(crate) fn proxy_to(_: &str) -> Option<Proxy> {
+    None
 }
 
 /// There is none.

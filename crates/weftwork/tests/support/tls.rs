@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use weftwork::{Address, Server};
+use weftwork::{Address, Proxy, Server};
 
-use super::TIMEOUT;
+use super::{TIMEOUT, Tree};
 
 /// Time that a send waits for the handshake. A server may be busy, and the test may be about that.
 const HANDSHAKE_WAIT: Duration = Duration::from_millis(200);
@@ -30,6 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Configs {
     server: weftwork::Tls,
     client: Arc<ClientConfig>,
+    pem: String,
 }
 
 static CONFIGS: LazyLock<Configs> = LazyLock::new(|| {
@@ -46,7 +47,7 @@ static CONFIGS: LazyLock<Configs> = LazyLock::new(|| {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Configs { server, client: Arc::new(client) }
+    Configs { server, client: Arc::new(client), pem: made.cert.pem() }
 });
 
 /// Makes the server speak TLS, if the matrix does.
@@ -62,6 +63,14 @@ pub(crate) fn secure(server: Server) -> Server {
 
 pub(crate) fn is_secured(address: &Address) -> bool {
     lock(&SECURED).as_ref().is_some_and(|secured| secured.contains(&address.to_string()))
+}
+
+/// Returns a proxy to the server at this address, if the server speaks TLS.
+pub(crate) fn proxy_to(address: &str) -> Option<Proxy> {
+    lock(&SECURED).as_ref().filter(|secured| secured.contains(address))?;
+    let tree = Tree::new();
+    let proxy = Proxy::to(&format!("https://{address}")).unwrap().server_name("a.example").unwrap();
+    Some(proxy.ca_file(tree.write("ca.pem", &CONFIGS.pem)).unwrap())
 }
 
 struct Session {

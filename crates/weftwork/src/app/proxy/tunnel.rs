@@ -1,14 +1,14 @@
 //! Copies bytes in both directions until either side ends. The proxy does not read the protocol.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::upstream::{UpstreamConn, from_now, wait_readable, wait_writable};
+use super::upstream::{UpstreamConn, UpstreamStream, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_timed_out;
@@ -22,7 +22,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// State that both directions share.
 struct Tunnel {
     /// Connection to the upstream server.
-    upstream: TcpStream,
+    upstream: UpstreamStream,
     /// Maximum time for which the upstream server may read nothing.
     write_timeout: Duration,
     /// Maximum time without any byte in either direction.
@@ -86,9 +86,8 @@ impl Tunnel {
     /// connections.
     fn send(&self, mut bytes: &[u8], client: &UpgradedReader) -> io::Result<()> {
         let mut until = from_now(self.write_timeout);
-        while !bytes.is_empty() {
-            match (&self.upstream).write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+        while !bytes.is_empty() || self.upstream.has_unsent() {
+            match self.upstream.write(bytes) {
                 Ok(count) => {
                     bytes = &bytes[count..];
                     until = from_now(self.write_timeout);
@@ -138,7 +137,7 @@ impl Tunnel {
 
     fn end(&self, how: Shutdown) {
         // The server may have closed already, which has the same effect.
-        let _ = self.upstream.shutdown(how);
+        let _ = self.upstream.shutdown(how, from_now(self.write_timeout));
     }
 
     fn note_transfer(&self) {
@@ -164,7 +163,7 @@ impl Read for UpstreamReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let UpstreamReader(tunnel) = self;
         loop {
-            match (&tunnel.upstream).read(into) {
+            match tunnel.upstream.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let left = tunnel.idle_left().unwrap_or(Duration::MAX);
                     match wait_readable(&tunnel.upstream, from_now(left)) {

@@ -3,11 +3,14 @@
 mod addresses;
 mod conn;
 mod idle;
+mod stream;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "_tls")]
+mod tls;
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +19,9 @@ use self::conn::connect;
 pub(super) use self::conn::{UpstreamConn, wait_readable, wait_writable};
 use self::idle::{IdleConn, IdleConns};
 pub(super) use self::idle::{IdlePool, may_be_shared};
+pub(super) use self::stream::UpstreamStream;
+#[cfg(feature = "_tls")]
+pub(super) use self::tls::UpstreamTls;
 use super::Failure;
 use crate::error::{Error, Result};
 use crate::message::exchange::ConnValue;
@@ -31,17 +37,24 @@ pub(super) struct Upstream {
     pub(super) connect_timeout: Duration,
     pub(super) idle_max: usize,
     idle: IdleConns,
+    #[cfg(feature = "_tls")]
+    pub(super) tls: Option<UpstreamTls>,
 }
 
 impl Upstream {
     pub(super) fn new(url: &str) -> Result<Upstream> {
-        let wanted = || Error::usage(format!("invalid server {url:?}: expected http://host:port"));
-        if url.starts_with("https://") {
+        let wanted = || {
+            Error::usage(format!("invalid server {url:?}: expected http://host:port or https://host:port"))
+        };
+        let (is_tls, rest) = match url.strip_prefix("https://") {
+            Some(rest) => (true, rest),
+            None => (false, url.strip_prefix("http://").ok_or_else(wanted)?),
+        };
+        if is_tls && cfg!(not(feature = "_tls")) {
             return Err(Error::usage(format!(
-                "invalid server {url:?}: a Proxy does not support TLS, use http://host:port or put a TLS proxy in between"
+                "invalid server {url:?}: TLS needs the feature `tls` or `tls-ring` of the crate weftwork"
             )));
         }
-        let rest = url.strip_prefix("http://").ok_or_else(wanted)?;
         let (host, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let plain = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
         let base_is_plain = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#');
@@ -49,7 +62,10 @@ impl Upstream {
             return Err(wanted());
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-        let named = if has_port { host.to_owned() } else { format!("{host}:80") };
+        let port = if is_tls { 443 } else { 80 };
+        let named = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+        #[cfg(feature = "_tls")]
+        let tls = is_tls.then(|| UpstreamTls::new(without_port(&named))).transpose()?;
         Ok(Upstream {
             authority: host.into(),
             base: base.trim_end_matches('/').to_owned(),
@@ -57,6 +73,8 @@ impl Upstream {
             connect_timeout: Duration::from_secs(5),
             idle_max: 32,
             idle: IdleConns::default(),
+            #[cfg(feature = "_tls")]
+            tls,
         })
     }
 
@@ -96,7 +114,7 @@ impl Upstream {
         Ok(UpstreamConn::new(stream, address))
     }
 
-    fn connect(&self, until: Instant) -> io::Result<(TcpStream, SocketAddr)> {
+    fn connect(&self, until: Instant) -> io::Result<(UpstreamStream, SocketAddr)> {
         let known = self.addresses.known();
         let failed = match self.connect_to(&known, until) {
             Err(error) => error,
@@ -113,26 +131,46 @@ impl Upstream {
     }
 
     /// Tries one address after another. Each one gets an equal share of the remaining time.
-    fn connect_to(&self, addresses: &[SocketAddr], until: Instant) -> io::Result<(TcpStream, SocketAddr)> {
+    fn connect_to(
+        &self,
+        addresses: &[SocketAddr],
+        until: Instant,
+    ) -> io::Result<(UpstreamStream, SocketAddr)> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the server has no address");
         for (at, address) in addresses.iter().enumerate() {
             let others = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
             let now = Instant::now();
-            match connect(*address, now + until.saturating_duration_since(now) / others) {
+            match self.connect_one(*address, now + until.saturating_duration_since(now) / others) {
                 Ok(stream) => {
                     self.addresses.prefer(*address);
                     return Ok((stream, *address));
                 }
-                Err(error) => failed = error,
+                // An address that does not answer says less than one whose TLS failed.
+                Err(error) if failed.kind() != io::ErrorKind::InvalidData => failed = error,
+                Err(_) => {}
             }
         }
         Err(failed)
+    }
+
+    fn connect_one(&self, address: SocketAddr, until: Instant) -> io::Result<UpstreamStream> {
+        let stream = connect(address, until)?;
+        #[cfg(feature = "_tls")]
+        if let Some(tls) = &self.tls {
+            return Ok(UpstreamStream::Tls(Box::new(tls.connect(stream, until)?)));
+        }
+        Ok(UpstreamStream::Plain(stream))
     }
 
     /// Returns the pool for connections that can be reused.
     pub(super) fn idle_pool(&self) -> IdlePool {
         IdlePool::new(self.idle.clone(), self.idle_max)
     }
+}
+
+#[cfg(feature = "_tls")]
+fn without_port(authority: &str) -> &str {
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
 }
 
 /// Returns the end of a timeout that the user chose.

@@ -1,14 +1,15 @@
 //! One connection to the upstream server, and waits for it.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::net::{self, AddressFamily, RecvFlags, sockopt};
+use rustix::net::{self, AddressFamily, sockopt};
 use weftwork_wire::ResponseReader;
 
 use super::from_now;
+use super::stream::UpstreamStream;
 use crate::transport::stream::is_timed_out;
 use crate::transport::system;
 
@@ -31,7 +32,7 @@ pub(super) fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStre
 
 /// One connection in use.
 pub(in crate::app::proxy) struct UpstreamConn {
-    stream: TcpStream,
+    stream: UpstreamStream,
     pub(super) address: SocketAddr,
     /// Whether the server may have authenticated the client of this connection. Only this client may use it.
     pub(super) is_authenticated: bool,
@@ -51,7 +52,7 @@ pub(in crate::app::proxy) struct UpstreamConn {
 }
 
 impl UpstreamConn {
-    pub(super) fn new(stream: TcpStream, address: SocketAddr) -> UpstreamConn {
+    pub(super) fn new(stream: UpstreamStream, address: SocketAddr) -> UpstreamConn {
         let (input, output) = (Vec::new(), Vec::new());
         let reader = ResponseReader::new();
         UpstreamConn {
@@ -84,7 +85,7 @@ impl UpstreamConn {
     }
 
     pub(in crate::app::proxy) fn is_sent(&self) -> bool {
-        self.sent == self.output.len()
+        self.sent == self.output.len() && !self.stream.has_unsent()
     }
 
     /// Sends the queued bytes. Returns false if the server stopped reading and has sent something. The server
@@ -125,22 +126,18 @@ impl UpstreamConn {
         if self.examined < self.unused().len() {
             return Ok(true);
         }
-        match net::recv(&self.stream, &mut [0], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok(_) => Ok(true),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.stream.has_input()
     }
 
     /// Waits for input. Returns false if no input arrives by `until`.
     pub(in crate::app::proxy) fn wait_for_input(&self, until: Instant) -> io::Result<bool> {
-        if self.has_input()? {
-            return Ok(true);
+        while !self.has_input()? {
+            match wait_readable(&self.stream, until) {
+                Err(error) if is_timed_out(&error) => return Ok(false),
+                waited => waited?,
+            }
         }
-        match wait_readable(&self.stream, until) {
-            Err(error) if is_timed_out(&error) => Ok(false),
-            waited => waited.map(|()| true),
-        }
+        Ok(true)
     }
 
     /// Reads once and waits if necessary. Returns 0 if the server has ended its side.
@@ -167,7 +164,7 @@ impl UpstreamConn {
         read
     }
 
-    pub(in crate::app::proxy) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+    pub(in crate::app::proxy) fn into_parts(self) -> (UpstreamStream, Vec<u8>) {
         let rest = self.unused().to_vec();
         (self.stream, rest)
     }

@@ -1,14 +1,14 @@
 //! Idle connections to the upstream server. Most serve any client. A connection that the server may have
 //! authenticated serves one client.
 
-use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, header};
 
 use super::conn::UpstreamConn;
+use super::stream::UpstreamStream;
 use crate::message::Request;
 use crate::message::exchange::ConnValue;
 
@@ -17,7 +17,7 @@ pub(super) const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 
 /// One idle connection.
 pub(super) struct IdleConn {
-    stream: TcpStream,
+    stream: UpstreamStream,
     address: SocketAddr,
     pub(super) since: Instant,
 }
@@ -28,8 +28,7 @@ impl IdleConn {
     }
 
     pub(super) fn is_silent(&self) -> bool {
-        let peeked = self.stream.peek(&mut [0]);
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        matches!(self.stream.has_input(), Ok(false))
     }
 
     pub(super) fn into_conn(self, is_authenticated: bool) -> UpstreamConn {
@@ -121,7 +120,9 @@ impl IdlePool {
 impl UpstreamConn {
     fn into_idle(self) -> IdleConn {
         let address = self.address;
-        IdleConn { stream: self.into_parts().0, address, since: Instant::now() }
+        let (stream, _) = self.into_parts();
+        stream.release_buffers();
+        IdleConn { stream, address, since: Instant::now() }
     }
 
     /// Notes the head of a request that is about to be sent.
