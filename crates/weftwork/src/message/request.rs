@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
@@ -12,7 +11,6 @@ use weftwork_wire::Field;
 use weftwork_wire::fields::media_type_quality;
 
 use super::body::Body;
-use super::client;
 use super::drop_caught::{drop_caught, drop_payload};
 use super::escape::{form_decoded_lossy, plain_field_name};
 use super::exchange::{ConnValue, Exchange};
@@ -271,48 +269,6 @@ impl<'c> Request<'c> {
         self.exchange.interim(status, fields)
     }
 
-    /// Returns the address of the client, as far as it can be trusted. Use it for logs, rate limits and access rules.
-    ///
-    /// The search starts at [`peer_addr`](Request::peer_addr), or at the client that a PROXY header names. While that
-    /// address is one of the [`trusted_proxies`](crate::Settings::trusted_proxies), it is replaced by the address that
-    /// this proxy has added to the [`forwarded_header`](crate::Settings::forwarded_header). The field is read from
-    /// right to left. Everything to the left of the first untrusted address may come from any client. If a proxy names
-    /// no client (`unknown`), the result is the proxy.
-    ///
-    /// Without trusted proxies (the default), the result is the peer of the connection. A client on a Unix socket has
-    /// no address, so the result is `None`. An IPv4 address always has the form `192.0.2.7`, and not
-    /// `::ffff:192.0.2.7`, which [`peer_addr`](Request::peer_addr) has at a listener for both families, such as
-    /// `:8080`.
-    pub fn client_addr(&self) -> Option<IpAddr> {
-        client::address(&self.exchange.source(), self.fields())
-    }
-
-    /// Returns the scheme of the client's request, as far as it can be trusted. If the peer (or the client that a PROXY
-    /// header names) is one of the [`trusted_proxies`](crate::Settings::trusted_proxies) and names the scheme, it is that
-    /// one. Otherwise it is `https` on a TLS connection, and `http` on others.
-    ///
-    /// A proxy sends the scheme in `X-Forwarded-Proto`, of which the last element counts. If `Forwarded` is the
-    /// [`forwarded_header`](crate::Settings::forwarded_header), it is its `proto`, read as in
-    /// [`client_addr`](Request::client_addr). A trusted proxy must set the header, and must not forward one from its
-    /// client.
-    pub fn scheme(&self) -> &'static str {
-        client::scheme(&self.exchange.source(), self.fields())
-    }
-
-    /// Returns the facts about the TLS session of the connection: version, cipher suite, the name that the client asked
-    /// for. None in clear. Behind a proxy, it is the session of the proxy.
-    #[cfg(feature = "_tls")]
-    pub fn tls(&self) -> Option<&crate::TlsInfo> {
-        self.exchange.tls()
-    }
-
-    /// Returns the certificate that the client has shown, if the server asks for one
-    /// ([`ClientCertificates`](crate::tls::ClientCertificates)). It was verified.
-    #[cfg(feature = "_tls")]
-    pub fn client_certificate(&self) -> Option<&crate::tls::ClientCertificate> {
-        self.tls()?.client_certificate()
-    }
-
     /// Returns when the request had arrived.
     pub(crate) fn arrival(&self) -> Arrival {
         self.exchange.arrival()
@@ -323,33 +279,9 @@ impl<'c> Request<'c> {
         self.exchange.observe(observer);
     }
 
-    /// Returns the host that a trusted proxy names. See [`scheme`](Request::scheme).
-    pub(crate) fn forwarded_host(&self) -> Option<String> {
-        client::from_proxy(&self.exchange.source(), self.fields(), "host")
-    }
-
-    /// Returns the host (and port) that the client requested, as far as it can be trusted. If a trusted proxy names
-    /// one, it is that host, because a proxy may send another `Host`. Otherwise it is [`host`](Request::host).
-    pub(crate) fn authority(&self) -> Option<Cow<'_, str>> {
-        self.forwarded_host().map(Cow::Owned).or_else(|| self.host().map(Cow::Borrowed))
-    }
-
-    /// Returns the client that a trusted proxy names in the `forwarded_header`, if any.
-    pub(crate) fn forwarded_client(&self) -> Option<IpAddr> {
-        let source = self.exchange.source();
-        let name = source.settings.forwarded_header.name();
-        let has_named = self.fields().any(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()));
-        self.client_addr().filter(|_| source.is_trusted() && has_named)
-    }
-
     /// Returns the value that handlers keep for the client's connection. It is dropped with the connection.
     pub(crate) fn conn_value(&mut self) -> &mut ConnValue {
         self.exchange.conn_value()
-    }
-
-    /// Returns whether the sender of the request is a trusted proxy.
-    pub(crate) fn is_source_trusted(&self) -> bool {
-        self.exchange.source().is_trusted()
     }
 
     /// Returns every header as bytes, including its name. Checking that names are text takes longer than comparing
@@ -357,12 +289,6 @@ impl<'c> Request<'c> {
     pub(crate) fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         let (head, bytes) = self.exchange.head();
         head.fields.iter().map(move |Field { name, value }| (name.of(bytes), value.of(bytes)))
-    }
-
-    /// Returns the peer of the connection, or None on a Unix socket. Behind a proxy, it is the proxy, even with the
-    /// PROXY protocol. See [`client_addr`](Request::client_addr).
-    pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.exchange.peer_addr()
     }
 
     /// Returns the deadline of the request: `request_timeout` after its arrival, or the time of
@@ -459,11 +385,6 @@ impl<'c> Request<'c> {
     /// ```
     pub fn is_stopping(&self) -> bool {
         self.exchange.is_stopping()
-    }
-
-    /// Returns the local address, or None on a Unix socket.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.exchange.local_addr()
     }
 
     /// Returns the values that middleware passes to inner handlers.

@@ -19,6 +19,7 @@ pub(crate) mod provider;
 mod records;
 mod scratch;
 mod session;
+mod state;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,4 +1,4 @@
-//! What can be seen of TLS records without a session: their lengths, and the name that a client asks for.
+//! Reads of TLS records what needs no session: their lengths, and the name that a client asks for.
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;

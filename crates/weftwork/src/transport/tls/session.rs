@@ -58,7 +58,7 @@ impl Session {
                         }
                     }
                 }
-                // Early data is never accepted, so there is none.
+                // Early data is never accepted, so no record comes.
                 Ok(ConnectionState::ReadEarlyData(mut early)) => while early.next_record().is_some() {},
                 Ok(ConnectionState::EncodeTlsData(mut data)) => append(out, |space| data.encode(space)),
                 Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
