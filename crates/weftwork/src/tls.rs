@@ -232,7 +232,8 @@ impl Tls {
         Ok(self)
     }
 
-    /// Refuses clients that ask for a name that no certificate has, or for no name. Default: off, so that they get the
+    /// Refuses clients that ask for a name that no certificate has, or for no name, with the alert `unrecognized_name`.
+    /// Default: off, so that they get the
     /// first certificate. Clients that connect to an IP address ask for no name (RFC 6066 section 3).
     #[must_use]
     pub fn strict_names(mut self) -> Tls {

@@ -168,6 +168,15 @@ fn listeners_have_rules_of_their_own_for_clients() {
     }
 }
 
+#[test]
+fn a_name_without_a_certificate_is_named_in_the_alert() {
+    let authority = authority();
+    let tls = tls_of(&authority, "b.test").strict_names();
+    let running = Server::bind("127.0.0.1:0").unwrap().tls(tls).start(|_: &mut Request| "hello").unwrap();
+    let error = get(connect(running.local_addr().unwrap(), &authority, None)).unwrap_err().to_string();
+    assert!(error.contains("UnrecognisedName"), "{error}");
+}
+
 fn write(folder: &Path, (certificate, key): &(rcgen::Certificate, KeyPair)) {
     fs::write(folder.join("chain.pem"), certificate.pem()).unwrap();
     fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();

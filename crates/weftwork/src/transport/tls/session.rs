@@ -17,6 +17,9 @@ pub(super) const PLAIN_BYTES_MAX: usize = 16 << 10;
 /// Bytes that a record is longer than its plaintext, at most.
 const OVERHEAD_BYTES_MAX: usize = 64;
 
+/// What rustls says if no certificate has the name.
+const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+
 /// What became of the bytes that were fed.
 #[derive(Debug, Default)]
 pub(super) struct Fed {
@@ -72,6 +75,9 @@ impl Session {
             fed.used = (fed.used + done).min(incoming.len());
             if fed.error.is_some() {
                 self.take_alert(&mut incoming[fed.used..], out);
+                if matches!(&fed.error, Some(rustls::Error::General(why)) if why == NO_CERTIFICATE) {
+                    name_is_unknown(out);
+                }
                 return fed;
             }
         }
@@ -178,6 +184,16 @@ impl Session {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+/// Turns `access_denied`, which rustls sends if no certificate has the name, into `unrecognized_name` (RFC 6066 section 3).
+/// The alert is the last record, and in clear, because the server has sent no key.
+#[cold]
+fn name_is_unknown(out: &mut [u8]) {
+    const FATAL: u8 = 2;
+    if let [.., 0, 2, FATAL, description @ 49] = out {
+        *description = 112;
     }
 }
 
