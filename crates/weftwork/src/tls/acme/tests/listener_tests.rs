@@ -12,7 +12,7 @@ use super::worker_tests::World;
 use crate::message::{Handler, Request};
 use crate::settings::Settings;
 use crate::testing::TestClient;
-use crate::tls::{Live, Reachable, Tls};
+use crate::tls::{Live, Place, Reachable, Tls};
 use crate::transport::tls::provider;
 
 const NAME: &str = "example.org";
