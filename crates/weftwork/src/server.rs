@@ -361,7 +361,7 @@ impl Running {
         let open = self.open();
         self.cx.begin_drain(deadline);
         self.handle.wake();
-        while self.cx.counters.has_clients() && begun.elapsed() < deadline && !ended_early {
+        while self.may_have_clients() && begun.elapsed() < deadline && !ended_early {
             std::thread::sleep(DRAIN_TICK.min(deadline));
             ended_early = must_end();
         }
@@ -382,6 +382,11 @@ impl Running {
         let watchdog = self.watchdog.take().into_iter().collect();
         engine::join_within(watchdog, until.saturating_duration_since(Instant::now()));
         stuck
+    }
+
+    /// The order matters: a connection counts before its thread stops accepting.
+    fn may_have_clients(&self) -> bool {
+        self.handle.is_accepting() || self.cx.counters.has_clients()
     }
 
     fn open(&self) -> usize {

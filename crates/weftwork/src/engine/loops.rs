@@ -38,6 +38,8 @@ pub(super) struct LoopHandle {
     adopting: AtomicUsize,
     close_idle_wanted: AtomicBool,
     busy: AtomicBool,
+    /// Whether the loop may accept a connection.
+    accepts: AtomicBool,
 }
 
 /// Maximum number of connections that other loops send to a loop between two reports of its load. A loop whose
@@ -77,6 +79,7 @@ impl LoopGroup {
                 adopting: AtomicUsize::new(0),
                 close_idle_wanted: AtomicBool::new(false),
                 busy: AtomicBool::new(true),
+                accepts: AtomicBool::new(true),
             }))
         });
         Ok(Arc::new(LoopGroup {
@@ -89,6 +92,10 @@ impl LoopGroup {
 
     pub(super) fn handle(&self, index: usize) -> &LoopHandle {
         &self.handles[index]
+    }
+
+    pub(super) fn are_accepting(&self) -> bool {
+        self.handles.iter().any(|handle| handle.accepts.load(Ordering::SeqCst))
     }
 
     /// Returns the waker of a loop's connections.
@@ -126,6 +133,7 @@ impl LoopGroup {
 
     /// The loop has ended. Messages are dropped: a connection in the inbox would stay open as long as the server exists.
     pub(super) fn close(&self, index: usize) {
+        self.handle(index).stop_accepting();
         self.handle(index).inbox.close();
         // No loop sends it a new connection any more.
         self.handle(index).load.store(usize::MAX / 2, Ordering::Relaxed);
@@ -244,6 +252,11 @@ impl LoopGroup {
 }
 
 impl LoopHandle {
+    /// The loop has seen that the server drains. What it has accepted is counted.
+    pub(super) fn stop_accepting(&self) {
+        self.accepts.store(false, Ordering::SeqCst);
+    }
+
     /// Whether another loop has asked for idle connections to be closed since the last call.
     pub(super) fn take_close_idle(&self) -> bool {
         self.close_idle_wanted() && self.close_idle_wanted.swap(false, Ordering::SeqCst)

@@ -252,6 +252,9 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Accepts the connections that wait at the listeners. To be called before the listeners are closed, which would
     /// reset them.
     fn accept_pending(self: Arc<Self>);
+    /// Returns whether a thread may still accept a connection, because it has not seen yet that the server drains. A socket
+    /// that another process holds too is not shut down.
+    fn is_accepting(&self) -> bool;
     /// Tells every waiting thread that the server's stage has changed.
     fn wake(&self);
     /// Waits for every thread to end, for at most `timeout`. Returns how many have not ended.

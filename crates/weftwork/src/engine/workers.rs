@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,6 +61,8 @@ struct Workers {
     /// Whether a connection waits at a listener, and the limit of connections or threads is reached. Set at each
     /// check.
     close_idle_wanted: AtomicBool,
+    /// Threads that accept.
+    acceptors: AtomicUsize,
 }
 
 pub(super) fn start(
@@ -103,6 +105,7 @@ impl Workers {
             listeners: all.into_iter().map(|listeners| Listeners::new(&Arc::new(listeners))).collect(),
             pool: ThreadPool::new(limits, NoEvents),
             threads: Threads::default(),
+            acceptors: AtomicUsize::new(0),
             close_idle_wanted: AtomicBool::new(false),
             handler,
             cx,
@@ -118,6 +121,7 @@ impl Workers {
         for acceptor in 0..self.listeners.len() {
             let shared = self.clone();
             let work = move || shared.accept_until_stopped(acceptor);
+            self.acceptors.fetch_add(1, Ordering::SeqCst);
             self.threads.spawn("weft-accept", work)?;
         }
         Ok(())
@@ -139,6 +143,8 @@ impl Workers {
         while catch_unwind(AssertUnwindSafe(|| self.accept_all(acceptor))).is_err() {
             log_caught_panic();
         }
+        // What it has accepted is counted.
+        self.acceptors.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn accept_all(self: &Arc<Workers>, index: usize) {
@@ -244,6 +250,10 @@ impl Workers {
 impl EngineHandle for Workers {
     fn has_pending(&self) -> bool {
         self.listeners.iter().any(Listeners::have_pending)
+    }
+
+    fn is_accepting(&self) -> bool {
+        self.acceptors.load(Ordering::SeqCst) > 0
     }
 
     fn accept_pending(self: Arc<Self>) {

@@ -27,6 +27,7 @@ impl EventLoop {
             Stage::Draining => {
                 if !std::mem::replace(&mut self.draining, true) {
                     self.drain();
+                    self.handle().stop_accepting();
                 }
                 !cx.counters.has_clients()
             }

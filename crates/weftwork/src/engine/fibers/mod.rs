@@ -222,6 +222,10 @@ impl EngineHandle for Fibers {
         self.listeners.have_pending()
     }
 
+    fn is_accepting(&self) -> bool {
+        self.loops.are_accepting()
+    }
+
     fn accept_pending(self: Arc<Self>) {
         self.listeners.accept_pending(&self.cx, |conn| self.loops.adopt(conn));
     }

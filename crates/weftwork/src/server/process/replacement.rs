@@ -141,9 +141,10 @@ pub(crate) fn leave(timeout: Duration) {
     }
 }
 
-/// Returns whether a server of this process has clients.
+/// Returns whether a server of this process has clients, or may be about to accept one. The order matters, because a
+/// connection counts before its thread stops accepting.
 pub(crate) fn has_clients() -> bool {
-    servers().iter().any(|(cx, _)| cx.counters.has_clients())
+    servers().iter().any(|(cx, handle)| handle.is_accepting() || cx.counters.has_clients())
 }
 
 fn servers() -> Vec<(Arc<Context>, Arc<dyn EngineHandle>)> {
