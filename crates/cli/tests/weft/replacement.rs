@@ -128,7 +128,7 @@ fn sockets_and_kept_clients_survive_on_every_engine() {
         let folder = Deployment::new(&format!("engine-{engine}"));
         let socket = folder.path("weft.sock");
         let line = format!(
-            "--port 0 --bind unix:{} --admin 127.0.0.1:0 --log info --engine {engine} --drain-idle-timeout 300ms",
+            "--port 0 --bind unix:{} --admin 127.0.0.1:0 --log info --engine {engine} --drain-idle-timeout 20s",
             socket.display()
         );
         let mut old = folder.start(&line);
