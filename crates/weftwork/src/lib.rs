@@ -152,6 +152,11 @@ struct MiddlewarePage;
 #[doc = include_str!("../../../docs/deploying.md")]
 struct Deploying;
 
+/// Compiles the code of the page on HTTPS.
+#[cfg(all(doctest, feature = "_acme"))]
+#[doc = include_str!("../../../docs/https.md")]
+struct Https;
+
 /// Compiles the code of the page on testing.
 #[cfg(all(doctest, feature = "websocket"))]
 #[doc = include_str!("../../../docs/testing.md")]
