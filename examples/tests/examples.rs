@@ -4,6 +4,9 @@
 #[path = "../examples/hello.rs"]
 #[allow(dead_code)]
 mod hello;
+#[path = "../examples/https.rs"]
+#[allow(dead_code)]
+mod https;
 #[path = "../examples/notes.rs"]
 #[allow(dead_code)]
 mod notes;
@@ -34,6 +37,13 @@ fn hello_greets_over_a_socket() {
         answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nhello from /here\n"),
         "{answer}"
     );
+}
+
+/// tests/tls.rs of the library has clients that speak TLS.
+#[test]
+fn https_names_what_the_client_asked_for() {
+    let mut client = TestClient::new(https::hello);
+    assert!(client.get("/").send().text().ends_with(" asked for no name by http\n"));
 }
 
 #[test]

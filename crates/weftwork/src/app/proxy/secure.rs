@@ -21,7 +21,7 @@ impl Proxy {
     /// Trusts the certificates in this file, and not those of the system. The file has PEM, and may have many
     /// certificates. A certificate that a server signed itself works too, unless it is one of an authority
     /// (`CA:TRUE`). Default: the certificates of the system, or of the file and the folder that `SSL_CERT_FILE`
-    /// and `SSL_CERT_DIR` name. If there are none, the server does not start. The file is read now.
+    /// and `SSL_CERT_DIR` name. If no certificate is found, the server does not start. The file is read now.
     ///
     /// ```no_run
     /// use weftwork::Proxy;
