@@ -274,7 +274,7 @@ impl State {
         let mut records = Records::default();
         let Some(session) = self.session.as_deref_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let (mut first, mut second) = (first, second);
-        while !records.is_full() && !(first.is_empty() && second.is_empty()) {
+        while !(records.is_full() || first.is_empty() && second.is_empty()) {
             let (of_first, of_second) = next_part(first.len(), second.len());
             let part = match (of_first, of_second) {
                 (0, _) => &second[..of_second],

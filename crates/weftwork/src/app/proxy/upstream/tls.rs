@@ -84,7 +84,7 @@ impl UpstreamTls {
     ) -> Result<()> {
         let certificates = certificates(chain, "the client certificate")?;
         let private_key = private_key(key)?;
-        CertifiedKey::from_der(certificates.clone(), private_key.clone_key(), &*provider()).map_err(
+        CertifiedKey::from_der(certificates.clone(), private_key.clone_key(), &provider()).map_err(
             |error| {
                 let (chain, key) = (chain.display(), key.display());
                 Error::usage(format!(
