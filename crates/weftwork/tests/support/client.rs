@@ -338,8 +338,10 @@ impl Client {
     pub(crate) fn has_ended(&mut self) -> bool {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.set_nonblocking(true).unwrap();
-        let ended = match self.tls {
+        let ended = match &self.tls {
             None => matches!(stream.peek(&mut [0]), Ok(0)),
+            // Nothing has been sent to the server, nor read.
+            Some(tls) if !tls.has_begun() => matches!(stream.peek(&mut [0]), Ok(0)),
             Some(_) => matches!(self.read(), Ok(0)),
         };
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };

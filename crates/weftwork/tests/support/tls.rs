@@ -120,6 +120,10 @@ impl TlsSession {
         });
     }
 
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
     fn shake(&self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         let mut bytes = vec![0; 16 << 10];
         loop {
@@ -212,7 +216,10 @@ impl TlsSession {
                 count => self.give(&bytes[..count])?,
             }
             if lock(&self.session.0).conn.wants_write() {
-                self.flush(socket)?;
+                // On a thread, because another one may have left megabytes to send, and the server waits for this one
+                // to read.
+                let (own, mut socket) = (self.clone(), clone());
+                std::thread::spawn(move || own.flush(&mut socket));
             }
         }
     }
