@@ -45,11 +45,14 @@ macro_rules! every_engine {
             mod bodies;
             mod caps;
             mod deadlines;
+            #[cfg(feature = "websocket")]
+            mod deflated;
             mod errors;
             mod events;
             mod expect;
             #[cfg(feature = "json")]
             mod extractors;
+            #[cfg(all(feature = "websocket", feature = "metrics"))]
             mod farewells;
             mod faults;
             mod feeds;

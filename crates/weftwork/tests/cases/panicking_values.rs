@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{
-    Blocking, BodyWriter, Feed, FeedLimits, Handler, Request, RequestLine, Response, Running, StreamFilter,
+    Blocking, BodyWriter, Feed, FeedLimits, Handler, IntoResponse, Request, RequestLine, Response, Running, StreamFilter,
     UpgradeHandler,
 };
 
@@ -16,7 +16,7 @@ use super::CASE;
 use crate::support::{Client, is_logged, keep_log, logged};
 
 /// Panics as it is dropped.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Mine;
 
 impl Drop for Mine {
@@ -111,6 +111,30 @@ fn answer(case: &str, req: &mut Request<'_>) -> Response {
                 response
             })
         }
+        "change-drop" => {
+            let mine = Mine;
+            hello().with_delay(Duration::from_millis(1)).map_final(move |response| {
+                let _ = &mine;
+                response
+            })
+        }
+        "unused" => {
+            let (sender, response) = Response::later(Duration::from_secs(60), Response::bytes(owned(10)));
+            sender.send("hello").unwrap();
+            response
+        }
+        "late-body" => Response::bytes(owned(100)).with_delay(Duration::from_millis(1)),
+        "error" => {
+            #[derive(Debug)]
+            struct Failed(#[allow(dead_code)] Mine);
+            impl std::fmt::Display for Failed {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("as asked")
+                }
+            }
+            impl std::error::Error for Failed {}
+            weftwork::Error::from(Failed(Mine)).into_response()
+        }
         "feed" => {
             let (sender, feed) = Feed::new(FeedLimits::default());
             (0..2).for_each(|_| sender.send(owned(10)).unwrap());
@@ -165,6 +189,8 @@ fn what_has_no_answer_yet_gets_500() {
         "filter-drop",
         "later",
         "change",
+        "change-drop",
+        "unused",
         "before",
         "ahead",
     ];
@@ -199,17 +225,23 @@ fn a_writer_that_is_not_called_is_answered_with_500() {
     ends_well(running);
 }
 
-/// The value is dropped when the answer is there, so nothing is lost.
+/// The value is dropped when the answer is written, so nothing is lost. A 500 would invite the client to repeat what the
+/// handler has done.
 #[test]
 fn a_whole_answer_is_delivered_and_its_connection_goes_on() {
     let running = start();
-    for (case, length) in [("short", 100), ("long", 100_000), ("feed", 20)] {
+    for (case, status, length) in
+        [("short", 200, 100), ("late-body", 200, 100), ("error", 500, 92), ("long", 200, 100_000), ("feed", 200, 20)]
+    {
         for _ in 0..3 {
             let mut client = asked(&running, "GET", case, "\r\n");
             let answer = client.answer();
-            assert_eq!((answer.status, answer.text().len()), (200, length), "{case}");
+            assert_eq!((answer.status, answer.text().len()), (status, length), "{case}");
             client.get("/ok").is(200, "hello");
-            if case != "feed" {
+            if ["short", "late-body", "error"].contains(&case) {
+                let what = "ERROR a value of a request or response panicked at GET";
+                is_logged(&[&format!("{what} /{case}/{}: a value panics", CASE.engine)]);
+            } else if case != "feed" {
                 is_named("GET", case);
             }
         }

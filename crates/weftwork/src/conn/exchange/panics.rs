@@ -22,7 +22,9 @@ impl ConnExchange<'_> {
     /// only a value of it has panicked as it was dropped.
     #[cold]
     pub(super) fn recover(&mut self, panic: Box<dyn Any + Send>, response: Option<Response>) -> Tick {
-        let what = if response.is_some() { "a value of a request or response" } else { "a handler" };
+        let is_written = self.conn.phase != Phase::Ready;
+        let what =
+            if is_written || response.is_some() { "a value of a request or response" } else { "a handler" };
         let busy = self.note_panic(what, panic);
         if let Err(again) = drop_caught(response) {
             self.note_panic(what, again);
