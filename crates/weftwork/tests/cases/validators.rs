@@ -228,7 +228,6 @@ fn a_directory_that_has_gone_is_no_empty_one() {
 #[cfg(feature = "compression")]
 #[test]
 fn rfc9110_8_6_compression_before_a_proxy_changes_what_describes_the_bytes() {
-    use weftwork::Proxy;
     use weftwork::middleware::Compression;
 
     let tree = Tree::new();
@@ -240,8 +239,7 @@ fn rfc9110_8_6_compression_before_a_proxy_changes_what_describes_the_bytes() {
             .with_header(header::CONTENT_LENGTH, HeaderValue::from_static("15000")),
         None => served.call(req),
     });
-    let address = behind.local_addr().unwrap();
-    let proxy = start(Proxy::to(&format!("http://{address}")).unwrap().with(Compression::new()));
+    let proxy = start(super::proxy_to_server(&behind).with(Compression::new()));
     let mut client = Client::connect(&proxy);
     for (coding, tag, length) in
         [("gzip", "W/\"1\"", None), ("identity", "\"1\"", Some("15000")), ("gzip", "\"1\"", Some("15000"))]

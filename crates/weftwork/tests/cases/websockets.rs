@@ -1,7 +1,6 @@
 //! Tests that messages pass both ways with an independent client, and that a socket ends as the protocol
 //! requires.
 
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use weftwork::{
 };
 
 use super::CASE;
-use crate::support::{SiteState, TIMEOUT, Guarantee, eventually, noise};
+use crate::support::{ClientStream, Guarantee, SiteState, TIMEOUT, eventually, noise};
 
 const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -131,15 +130,13 @@ fn flood(socket: WebSocket) -> std::io::Result<()> {
     Ok(())
 }
 
-type Client = Socket<TcpStream>;
+type Client = Socket<ClientStream>;
 
 impl Chat {
     #[track_caller]
     fn open(&self, path: &str) -> Client {
         let address = self.server.local_addr().unwrap();
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        let stream = ClientStream(crate::support::Client::connect(&self.server));
         let request = format!("ws://{address}{path}").into_client_request().unwrap();
         tungstenite::client(request, stream).expect("a handshake").0
     }
@@ -304,8 +301,7 @@ fn an_idle_client_gets_a_ping_and_a_lost_client_is_noticed() {
         assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
         assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
         // From here on the client answers nothing.
-        let mut deaf = client.get_ref().try_clone().unwrap();
-        std::io::copy(&mut deaf, &mut std::io::sink()).unwrap();
+        std::io::copy(client.get_mut(), &mut std::io::sink()).unwrap();
     }
     chat.is_well();
 }

@@ -239,8 +239,6 @@ impl Client {
         }
     }
 
-    /// Reads once. Returns false if the server has ended its side.
-    #[track_caller]
     /// Reads `count` bytes and discards them. Returns false if the server has ended the connection before, for
     /// whatever reason.
     pub(crate) fn takes(&mut self, count: usize) -> bool {
@@ -253,12 +251,14 @@ impl Client {
         true
     }
 
-    fn read_into(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+    pub(super) fn read_into(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let Some(tls) = &self.tls else { return self.socket.read(into) };
         let original = self.socket.try_clone();
         tls.read(into, move || original.try_clone(), &mut self.socket)
     }
 
+    /// Reads once. Returns false if the server has ended its side.
+    #[track_caller]
     fn read_more(&mut self) -> bool {
         match self.read() {
             Ok(0) => false,

@@ -3,6 +3,7 @@
 
 mod answer;
 mod client;
+mod client_stream;
 mod engine;
 mod gate;
 mod logged;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 pub(crate) use answer::Answer;
 #[allow(unused_imports)]
 pub(crate) use client::Client;
+#[allow(unused_imports)]
+pub(crate) use client_stream::ClientStream;
 #[allow(unused_imports)]
 pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
 #[allow(unused_imports)]

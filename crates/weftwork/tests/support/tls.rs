@@ -73,6 +73,14 @@ pub(crate) fn proxy_to(address: &str) -> Option<Proxy> {
     Some(proxy.ca_file(tree.write("ca.pem", &CONFIGS.pem)).unwrap())
 }
 
+fn take_records(conn: &mut ClientConnection) -> io::Result<Vec<u8>> {
+    let mut records = Vec::new();
+    while conn.wants_write() {
+        conn.write_tls(&mut records)?;
+    }
+    Ok(records)
+}
+
 struct Session {
     conn: ClientConnection,
     /// What was decrypted and not read.
@@ -111,12 +119,14 @@ impl TlsSession {
         let (own, mut socket) = (self.clone(), socket());
         std::thread::spawn(move || {
             let shaken = own.shake(&mut socket);
+            let _wire = lock(&own.wire);
             let mut session = lock(&own.session.0);
             session.is_open = true;
             session.error = shaken.err().map(|error| error.kind());
+            let records = take_records(&mut session.conn);
             own.session.1.notify_all();
             drop(session);
-            let _ = own.flush(&mut socket);
+            let _ = records.and_then(|records| socket.write_all(&records));
         });
     }
 
@@ -126,17 +136,15 @@ impl TlsSession {
 
     fn shake(&self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         let mut bytes = vec![0; 16 << 10];
-        loop {
+        while lock(&self.session.0).conn.is_handshaking() {
             self.flush(socket)?;
-            if !lock(&self.session.0).conn.is_handshaking() {
-                return Ok(());
-            }
             let count = socket.read(&mut bytes)?;
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.give(&bytes[..count])?;
         }
+        Ok(())
     }
 
     fn give(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -155,13 +163,8 @@ impl TlsSession {
 
     fn flush(&self, socket: &mut impl Write) -> io::Result<()> {
         let _wire = lock(&self.wire);
-        let mut bytes = Vec::new();
-        let mut session = lock(&self.session.0);
-        while session.conn.wants_write() {
-            session.conn.write_tls(&mut bytes)?;
-        }
-        drop(session);
-        socket.write_all(&bytes)
+        let records = take_records(&mut lock(&self.session.0).conn)?;
+        socket.write_all(&records)
     }
 
     /// Waits for the handshake. Returns false if it takes longer.
@@ -183,8 +186,25 @@ impl TlsSession {
         socket: &mut S,
     ) -> io::Result<()> {
         self.begin(&clone);
-        lock(&self.session.0).conn.writer().write_all(bytes)?;
-        if self.wait(HANDSHAKE_WAIT)? { self.flush(socket) } else { Ok(()) }
+        self.wait(HANDSHAKE_WAIT)?;
+        let mut session = lock(&self.session.0);
+        if !session.is_open {
+            // The thread of the handshake sends it.
+            return session.conn.writer().write_all(bytes);
+        }
+        drop(session);
+        // A reader must find nothing to send, or it would wait for a server that does not read. So each piece becomes
+        // records and leaves the session under one lock.
+        let _wire = lock(&self.wire);
+        for piece in bytes.chunks(64 << 10) {
+            let records = {
+                let mut session = lock(&self.session.0);
+                session.conn.writer().write_all(piece)?;
+                take_records(&mut session.conn)?
+            };
+            socket.write_all(&records)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn read<S: Read + Write + Send + 'static>(
