@@ -119,6 +119,8 @@ impl Connection {
             // It leaves first, and thousands of them would use up the ports.
             Some(Tls::Hello) => sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?,
             Some(tls) => {
+                // Else a second flight waits for the server to acknowledge the first one, which it does after 40 ms.
+                sockopt::set_tcp_nodelay(&socket, true)?;
                 let new = || tls.config().map_err(|_| Errno::PROTO);
                 self.config = Some(config.map_or_else(new, Ok)?);
             }

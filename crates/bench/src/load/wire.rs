@@ -213,6 +213,11 @@ impl Write for Sink<'_> {
         Ok(net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
     }
 
+    /// All records at once: the request goes with the end of the handshake.
+    fn write_vectored(&mut self, records: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        Ok(sys::writev(self.0, records)?)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
