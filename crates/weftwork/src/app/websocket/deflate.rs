@@ -115,17 +115,18 @@ impl Deflate {
         let idle = if is_usual { taken(&COMPRESSORS) } else { None };
         let mut compressor = idle
             .unwrap_or_else(|| Compress::new_with_window_bits(Compression::fast(), false, self.window_bits));
-        // If it does not fit, it is not smaller.
-        let mut out = Vec::with_capacity(payload.len());
+        // A byte takes at most nine bits, so all of the output fits.
+        let mut out = Vec::with_capacity(payload.len() + payload.len() / 8 + 64);
         let status = compressor.compress_vec(payload, &mut out, FlushCompress::Sync);
-        let is_whole = status.is_ok() && compressor.total_in() == payload.len() as u64;
-        if is_usual {
+        let is_read = status.is_ok() && compressor.total_in() == payload.len() as u64;
+        let is_whole = is_read && out.len() < out.capacity() && out.ends_with(TAIL);
+        // zlib-rs 0.6.8 does not reset a compressor that holds output: it would panic later.
+        if is_usual && is_whole {
             compressor.reset();
             give_back(&COMPRESSORS, compressor);
         }
-        let is_flushed = is_whole && out.len() < out.capacity() && out.ends_with(TAIL);
         out.truncate(out.len().saturating_sub(TAIL.len()));
-        (is_flushed && out.len() < payload.len()).then_some(out)
+        (is_whole && out.len() < payload.len()).then_some(out)
     }
 }
 

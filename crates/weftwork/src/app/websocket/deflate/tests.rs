@@ -282,6 +282,26 @@ fn what_becomes_smaller_is_sent_compressed_within_the_window() {
     }
 }
 
+/// A compressor is used again only if its output was whole: `zlib-rs` 0.6.8 loses a part of its own buffer with each
+/// reset before, and then panics.
+#[test]
+fn messages_that_become_no_smaller_cost_the_next_ones_nothing() {
+    let deflate = Deflate::of_offer(b"permessage-deflate").unwrap();
+    let (mut dice, line) = (Dice(1), "a line of text ".repeat(50));
+    for _ in 0..3000 {
+        let noise: Vec<u8> =
+            (0..DEFLATED_BYTES_MIN + dice.roll(2000)).map(|_| dice.roll(256) as u8).collect();
+        let frame = frames::message(&Message::Binary(noise.clone().into()), Some(deflate));
+        assert!(payload(&frame, 15) == (0x82, noise));
+        // Almost random, so that it is cut anywhere in a block.
+        let text: String = (0..200).map(|_| char::from(b'0' + dice.roll(70) as u8)).collect();
+        let frame = frames::message(&Message::from(text.as_str()), Some(deflate));
+        assert_eq!(payload(&frame, 15).1, text.as_bytes());
+    }
+    let frame = frames::message(&Message::from(line.as_str()), Some(deflate));
+    assert_eq!(payload(&frame, 15), (0xc1, line.into_bytes()));
+}
+
 /// A deterministic source of numbers (xorshift).
 struct Dice(u64);
 
