@@ -173,7 +173,8 @@ fn closes(client: &mut Client, code: u16) {
             Err(error) => panic!("instead of {code}: {error}"),
         }
     }
-    assert!(matches!(client.read(), Err(Error::ConnectionClosed)));
+    let end = client.read();
+    assert!(matches!(end, Err(Error::ConnectionClosed)), "{end:?}");
 }
 
 #[test]
