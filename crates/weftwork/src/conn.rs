@@ -460,7 +460,7 @@ impl Conn {
                 self.phase = Phase::Drain;
             }
             _ if self.unsent() > 0 || self.pending_body.is_some() => return Some(Step::Write),
-            _ => self.end(after, now),
+            _ => return self.end(after, now),
         }
         None
     }

@@ -48,11 +48,15 @@ impl Conn {
         matches!(self.phase, Phase::Send(After::Close | After::Linger)) && !self.http.is_cut_short()
     }
 
-    /// Continues after the whole last response was sent.
-    pub(super) fn end(&mut self, after: After, now: Tick) {
+    /// Continues after the whole last response was sent. The end of a TLS session may have to wait.
+    pub(super) fn end(&mut self, after: After, now: Tick) -> Option<Step> {
         if self.http.is_cut_short() {
             self.phase = Phase::Done;
-            return;
+            return None;
+        }
+        if !self.stream.close_session() {
+            // The phase does not change, and comes back here.
+            return Some(Step::Write);
         }
         self.stream.end_in_order();
         let lingers = after != After::Close || self.may_send_more();
@@ -60,11 +64,12 @@ impl Conn {
         self.stream.shutdown_write();
         if !lingers {
             self.phase = Phase::Done;
-            return;
+            return None;
         }
         self.timer = self.timer.then(TimeoutKind::Linger, now);
         self.count.enter(ConnState::Lingering);
         self.phase = Phase::Linger;
+        None
     }
 
     /// Returns whether the peer may send more. Bytes after the last request would turn the close into a reset, which

@@ -56,7 +56,7 @@ mod tls {
     use crate::transport::deadlines::TimeoutKind;
     use crate::transport::events::{Event, HandshakeFailure, HandshakeKind};
     use crate::transport::log_queue::{self, log_line};
-    use crate::transport::tls::{Handshake, HandshakeError};
+    use crate::transport::tls::{Handshake, HandshakeError, TlsStream};
 
     impl Conn {
         /// Begins the handshake, if the listener wants it. Bytes behind a PROXY header belong to it.
@@ -82,7 +82,7 @@ mod tls {
 
         /// Returns whether a response cannot be sent, because the handshake has not ended.
         pub(in crate::conn) fn has_no_session(&self) -> bool {
-            self.stream.tls().is_some_and(|tls| tls.refuse().is_some())
+            self.stream.tls().is_some_and(TlsStream::has_no_session)
         }
 
         /// Rejects a request that another certificate of this server covers (RFC 9110 section 15.5.20).
@@ -100,7 +100,7 @@ mod tls {
         /// Refuses the connection with an alert.
         #[cold]
         pub(in crate::conn) fn write_alert(&mut self) {
-            let alert = self.stream.tls().and_then(|tls| tls.refuse()).unwrap_or_default();
+            let alert = self.stream.tls().map(TlsStream::refuse).unwrap_or_default();
             self.buffers.get_or_insert_default().output.extend_from_slice(alert);
             self.phase = Phase::Send(After::Linger);
         }
@@ -165,7 +165,8 @@ mod tls {
                 return self.refuse(StatusCode::BAD_REQUEST, detail, "", cx);
             }
             // The alert was sent, or is on its way. A reset would destroy it.
-            self.end(After::Linger, now);
+            let waits = self.end(After::Linger, now);
+            debug_assert!(waits.is_none(), "a session that was not established has no end");
         }
 
         /// Returns whether the connection has ended within its handshake.

@@ -232,7 +232,11 @@ impl Conn {
 
     fn note_refusal(&self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
         let mark = if note.is_empty() { "" } else { "; " };
-        log_client(cx, format_args!("{} gets {}: {detail}{mark}{note}", Peer(self), status.as_u16()));
+        let (peer, status) = (Peer(self), status.as_u16());
+        match self.has_no_session() {
+            false => log_client(cx, format_args!("{peer} gets {status}: {detail}{mark}{note}")),
+            true => log_client(cx, format_args!("{peer} gets a TLS alert: {detail}{mark}{note}")),
+        }
     }
 
     /// Writes a refusal. Later bytes of the peer are never read as a request.

@@ -16,6 +16,7 @@ use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
 use crate::message::drop_caught::drop_payload;
 use crate::message::exchange::UpgradedIo;
+use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::{ConnState, Counters, Event, ShedReason};
@@ -127,7 +128,7 @@ impl UpgradedSocket {
     /// Closes this side, and reads on until the peer closes its side. Then a reset does not destroy the last bytes (RFC
     /// 9112 section 9.6).
     fn linger(&self, is_wanted: impl Fn() -> bool) {
-        self.stream.shutdown_write();
+        self.close_write();
         let settings = &self.cx.settings;
         let until = self.cx.clock.now().after(settings.linger_timeout);
         let (mut read, mut dropped) = (0, [0; 4096]);
@@ -140,6 +141,19 @@ impl UpgradedSocket {
                 _ => return,
             }
         }
+    }
+
+    /// Closes this side. The end of a TLS session waits for space in the kernel, because without it the last bytes look
+    /// truncated.
+    fn close_write(&self) {
+        let until = self.cx.clock.now().after(or_never(self.cx.settings.write_timeout));
+        while !self.stream.close_session() {
+            // After a timeout or a stop, the peer gets the end as far as it was sent.
+            if self.wait.ready(self.stream.as_fd(), Readiness::Write, until).is_err() {
+                break;
+            }
+        }
+        self.stream.shutdown_write();
     }
 
     /// Returns when the readers are told that the server stops.
@@ -241,7 +255,7 @@ impl UpgradedIo for UpgradedSocket {
     }
 
     fn shutdown_write(&self) {
-        self.stream.shutdown_write();
+        self.close_write();
     }
 
     #[cfg(feature = "websocket")]

@@ -291,6 +291,17 @@ impl Stream {
         }
     }
 
+    /// Tells the peer of a TLS session that nothing more follows. Returns false if the kernel has no space for that yet.
+    /// Without it, the peer cannot tell the end from a truncation (RFC 8446 section 6.1).
+    #[inline]
+    pub(crate) fn close_session(&self) -> bool {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.close(),
+            _ => true,
+        }
+    }
+
     /// Closes the write side. The peer sees the end of what was sent (RFC 9112 section 9.6).
     pub(crate) fn shutdown_write(&self) {
         match self {

@@ -17,7 +17,7 @@ use super::names::NameTable;
 use super::records;
 use super::scratch::with_scratch;
 use super::state::{HANDSHAKE_BYTES_MAX, SEALED_BYTES_MAX, State, TlsStep};
-use crate::transport::stream::Socket;
+use crate::transport::stream::{Socket, is_would_block};
 
 /// Alert for a client that is refused before its handshake: `internal_error` (RFC 8446 section 6.2).
 const REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
@@ -193,8 +193,11 @@ impl TlsStream {
         use std::os::unix::fs::FileExt;
         let mut state = self.state();
         if state.unsent.is_some() {
-            // The bytes are encrypted already.
-            return state.send_unsent(&self.socket, false);
+            // The bytes are encrypted already, unless the records are about the session.
+            let reported = state.send_unsent(&self.socket, false)?;
+            if reported > 0 {
+                return Ok(reported);
+            }
         }
         let wanted = usize::try_from(count).unwrap_or(usize::MAX).min(SEALED_BYTES_MAX);
         with_scratch(|scratch| {
@@ -217,20 +220,25 @@ impl TlsStream {
         self.state().flush(&self.socket, false)
     }
 
-    /// Tells the peer that nothing more follows, as far as the kernel takes it.
-    pub(in crate::transport) fn close(&self) {
+    /// Tells the peer that nothing more follows. Returns false if the kernel has no space for that yet.
+    pub(in crate::transport) fn close(&self) -> bool {
         let mut state = self.state();
-        if state.step != TlsStep::Open || std::mem::replace(&mut state.closed, true) {
-            return;
+        if state.step != TlsStep::Open {
+            return true;
         }
-        let State { session, partial, unsent, .. } = &mut *state;
-        if let Some(session) = session.as_deref_mut() {
-            let unsent = unsent.get_or_insert_default();
-            session.close(partial, &mut unsent.bytes);
-            unsent.records.push((unsent.bytes.len(), 0));
+        if !std::mem::replace(&mut state.closed, true) {
+            let State { session, partial, unsent, .. } = &mut *state;
+            if let Some(session) = session.as_deref_mut() {
+                let unsent = unsent.get_or_insert_default();
+                session.close(partial, &mut unsent.bytes);
+                unsent.records.push((unsent.bytes.len(), 0));
+            }
         }
         // The end of the socket follows at once, and takes it along.
-        let _ = state.flush(&self.socket, true);
+        match state.flush(&self.socket, true) {
+            Err(error) => !is_would_block(&error),
+            Ok(_) => state.unsent.is_none(),
+        }
     }
 
     /// Returns whether the peer has said that it sends nothing more.
@@ -238,14 +246,15 @@ impl TlsStream {
         self.state().peer_closed
     }
 
-    /// Returns the alert that the client gets in place of a response, if the handshake has not ended.
-    pub(crate) fn refuse(&self) -> Option<&'static [u8]> {
-        let mut state = self.state();
-        if matches!(state.step, TlsStep::Open | TlsStep::NotTls) {
-            return None;
-        }
-        state.step = TlsStep::Clear;
-        Some(REFUSAL)
+    /// Returns whether no response can be sent, because the handshake has not ended.
+    pub(crate) fn has_no_session(&self) -> bool {
+        !matches!(self.state().step, TlsStep::Open | TlsStep::NotTls)
+    }
+
+    /// Ends the session before it begins. Returns the alert that the client gets in place of a response.
+    pub(crate) fn refuse(&self) -> &'static [u8] {
+        self.state().step = TlsStep::Clear;
+        REFUSAL
     }
 
     /// Returns whether the client has sent a part of a handshake.
