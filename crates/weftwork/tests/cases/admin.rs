@@ -27,7 +27,7 @@ fn start(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Gate>) {
 }
 
 fn probe(running: &Running, path: &str) -> u16 {
-    Client::connect_to(&running.admin_addresses()[0]).get(path).status
+    Client::connect_in_clear(&running.admin_addresses()[0]).get(path).status
 }
 
 /// All threads are in handlers, all slots are taken, and more clients wait.
@@ -59,9 +59,9 @@ fn it_answers_while_the_site_drains() {
     assert_eq!(probe(&running, "/ready"), 200);
     let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     eventually("the server stops", || status.is_stopping());
-    eventually("probes are told", || Client::connect_to(&address).get("/ready").status == 503);
+    eventually("probes are told", || Client::connect_in_clear(&address).get("/ready").status == 503);
     std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(Client::connect_to(&address).get("/health").status, 200, "behind the end of the accept queue");
+    assert_eq!(Client::connect_in_clear(&address).get("/health").status, 200, "behind the end of the accept queue");
     gate.open();
     client.answer().is(200, "passed");
     let report = stopping.join().unwrap();

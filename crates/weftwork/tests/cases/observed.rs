@@ -8,7 +8,7 @@ use weftwork::middleware::{AccessLog, LogFormat, Metrics};
 use weftwork::{Handler, HandlerExt, Request, Response, Router, Running, Settings};
 
 use super::CASE;
-use crate::support::{Client, Gate, eventually};
+use crate::support::{Client, Gate, eventually, tls};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -40,7 +40,7 @@ impl Observed {
     }
 
     fn page(&self) -> String {
-        Client::connect_to(&self.running.admin_addresses()[0]).get("/").text().to_owned()
+        Client::connect_in_clear(&self.running.admin_addresses()[0]).get("/").text().to_owned()
     }
 
     /// Waits until one response has these labels, and one line these parts.
@@ -76,6 +76,10 @@ fn responses_of_the_server_itself_are_seen() {
         ("GET / HTTP/1.1\r\nHo".to_owned(), 408, "head_timeout"),
         ("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 421, "misdirected_request"),
     ] {
+        if code == 421 && tls::is_on() {
+            // Not over TLS: an https target is right there.
+            continue;
+        }
         let mut client = Client::connect(&observed.running);
         client.send(request);
         assert_eq!(client.answer().status, code);

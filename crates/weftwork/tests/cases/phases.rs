@@ -103,8 +103,10 @@ fn a_soft_stop_ends_idle_connections_at_once() {
         let report = site.running.shutdown(TIMEOUT);
         assert!(report.cut == 0 && report.stuck == 0, "{phase:?}: {report}");
         assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
-        if let Some(client) = client {
-            client.ends();
+        match client {
+            Some(mut client) if phase == Phase::Accepted => client.sees_end_before_tls(),
+            Some(client) => client.ends(),
+            None => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use weftwork::{HandlerExt, Request, Router, middleware::Csrf, websocket};
 use super::CASE;
 #[cfg(feature = "websocket")]
 use super::proxy::before;
-use crate::support::{Client, Site, eventually, is_logged, keep_log};
+use crate::support::{Answer, Client, Site, eventually, is_logged, keep_log};
 
 const GET: &str = "GET /client HTTP/1.1\r\nHost: a\r\n\r\n";
 const LINE: &str = "PROXY TCP4 192.0.2.7 203.0.113.1 56324 443\r\n";
@@ -25,17 +25,17 @@ fn start(change: impl FnOnce(Settings) -> Settings) -> Site {
 
 #[track_caller]
 fn check(site: &Site, header: &[u8], client_addr: &str) {
-    let bytes = [header, GET.as_bytes()].concat();
     let mut whole = site.client();
-    whole.send(&bytes);
+    whole.send_behind(header, GET);
     whole.answer().is(200, client_addr);
     // The header counts for the connection, not only for its first request.
     whole.get("/client").is(200, client_addr);
     let mut dribbled = site.client();
-    dribbled.send_by(1, &bytes);
+    header.chunks(1).for_each(|byte| dribbled.send_in_clear(byte));
+    dribbled.send_by(1, GET);
     dribbled.answer().is(200, client_addr);
     let mut apart = site.client();
-    apart.send(header);
+    apart.send_in_clear(header);
     apart.send(GET);
     apart.answer().is(200, client_addr);
 }
@@ -67,20 +67,28 @@ fn a_client_without_an_address_does_not_choose_one() {
         (LOCAL, "6.6.6.6 via 127.0.0.1"),
     ] {
         let mut client = site.client();
-        client.send(header);
+        client.send_in_clear(header);
         client.send("GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n");
         client.answer().is(200, client_addr);
     }
 }
 
+/// Sends a request behind what comes in place of a PROXY header.
+fn behind(header: impl AsRef<[u8]>) -> impl FnOnce(&mut Client) -> Option<Answer> {
+    move |client| {
+        client.send_behind(header, GET);
+        client.refusal()
+    }
+}
+
 #[track_caller]
-fn refused(site: &Site, bytes: &[u8], status: u16, said: &str) {
+fn refused(site: &Site, ask: impl FnOnce(&mut Client) -> Option<Answer>, status: u16, said: &str) {
     let faults = site.running.stats().faults;
     let mut client = site.client();
-    client.send(bytes);
-    let answer = client.answer();
-    assert!(answer.status == status && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains(said) && !answer.text().contains('_'), "{answer:?}");
+    if let Some(answer) = ask(&mut client) {
+        assert!(answer.status == status && answer.closes(), "{answer:?}");
+        assert!(answer.text().contains(said) && !answer.text().contains('_'), "{answer:?}");
+    }
     client.ends();
     assert_eq!((site.calls(), site.running.stats().faults), (0, faults + 1));
 }
@@ -90,10 +98,10 @@ fn without_a_proxy_header_no_request_is_run() {
     keep_log();
     let site = start(|s| s);
     let expected = "this listener expects the PROXY protocol";
-    refused(&site, GET.as_bytes(), 400, expected);
-    refused(&site, format!("PROXY TCP4 192.0.2.7 x 1 2\r\n{GET}").as_bytes(), 400, expected);
-    let long = format!("{}\r\n{GET}", "PROXY UNKNOWN ".repeat(9));
-    refused(&site, long.as_bytes(), 400, "The PROXY header is too long.");
+    refused(&site, behind(""), 400, expected);
+    refused(&site, behind("PROXY TCP4 192.0.2.7 x 1 2\r\n"), 400, expected);
+    let long = format!("{}\r\n", "PROXY UNKNOWN ".repeat(9));
+    refused(&site, behind(long), 400, "The PROXY header is too long.");
     is_logged(&["proxy_header_bytes_max is 4KiB; 107 bytes in version 1"]);
 }
 
@@ -102,7 +110,11 @@ fn without_a_proxy_header_no_request_is_run() {
 fn an_unexpected_proxy_header_is_refused() {
     let site = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
     for header in [LINE.as_bytes(), BINARY] {
-        refused(&site, &[header, GET.as_bytes()].concat(), 400, "RFC 9112");
+        let as_request = |client: &mut Client| {
+            client.send([header, GET.as_bytes()].concat());
+            Some(client.answer())
+        };
+        refused(&site, as_request, 400, "RFC 9112");
     }
 }
 
@@ -111,7 +123,7 @@ fn untrusted_peers_are_refused() {
     keep_log();
     let server = CASE.bind("127.0.0.1:0");
     let server = server.settings(|s| s.proxy_protocol(true).trusted_proxies("192.0.2.0/24,unix".parse().unwrap()));
-    refused(&Site::start(server), format!("{LINE}{GET}").as_bytes(), 403, "only trusted proxies may connect");
+    refused(&Site::start(server), behind(LINE), 403, "only trusted proxies may connect");
     is_logged(&["its address is not in trusted_proxies (192.0.2.0/24,unix)"]);
 }
 
@@ -128,7 +140,7 @@ fn one_listener_may_expect_proxy_headers_and_another_not() {
     let site = Site::start(server.settings(|s| s.trusted_proxies("127.0.0.1".parse().unwrap())));
     let addresses = site.running.addresses().to_vec();
     let mut proxied = Client::connect_to(&addresses[0]);
-    proxied.send(format!("{LINE}{GET}"));
+    proxied.send_behind(LINE, GET);
     proxied.answer().is(200, "192.0.2.7 via 127.0.0.1");
     let mut plain = Client::connect_to(&addresses[1]);
     plain.get("/client").is(200, "127.0.0.1 via 127.0.0.1");
@@ -144,8 +156,8 @@ fn a_proxy_header_has_its_own_deadline() {
         let begun = Instant::now();
         let mut client = site.client();
         let client_name = client.name();
-        client.send(start);
-        client.ends();
+        client.send_in_clear(start);
+        client.sees_end_before_tls();
         is_logged(&[&client_name, "its PROXY header", &site.setting("proxy_header_timeout")]);
         let took = begun.elapsed();
         assert!(took + Duration::from_millis(2) >= SHORT && took < Duration::from_secs(5), "{took:?}");
@@ -153,7 +165,7 @@ fn a_proxy_header_has_its_own_deadline() {
     assert_eq!(site.running.stats().timeouts, 2);
     // The head after it has the deadline of a head.
     let mut slow = site.client();
-    slow.send(LINE);
+    slow.send_in_clear(LINE);
     std::thread::sleep(SHORT * 2);
     slow.send(GET);
     slow.answer().is(200, "192.0.2.7 via 127.0.0.1");
@@ -166,7 +178,7 @@ fn connections_without_input_end_with_the_server() {
     eventually("both are accepted", || site.running.stats().accepted == 2);
     let report = site.running.shutdown(Duration::from_secs(10));
     assert!(report.cut == 0 && report.took < Duration::from_secs(5), "{report}");
-    silent.into_iter().for_each(Client::ends);
+    silent.into_iter().for_each(|mut client| client.sees_end_before_tls());
 }
 
 #[test]
@@ -214,6 +226,6 @@ fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
 fn both_ways_make_one_chain() {
     let site = start(|s| s.trusted_proxies("127.0.0.1,192.0.2.0/24".parse().unwrap()));
     let mut client = site.client();
-    client.send(format!("{LINE}GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1, 203.0.113.9\r\n\r\n"));
+    client.send_behind(LINE, "GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1, 203.0.113.9\r\n\r\n");
     client.answer().is(200, "203.0.113.9 via 127.0.0.1");
 }

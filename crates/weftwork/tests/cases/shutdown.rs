@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weftwork::{Request, Running, Server, Settings, ShutdownReport};
+use weftwork::{Request, Running, Settings, ShutdownReport};
 
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, Site, eventually, noise};
@@ -115,7 +115,7 @@ fn a_connection_in_the_backlog_is_served() {
     let mut waiting: Vec<Client> = (0..8).map(|_| site.client()).collect();
     waiting
         .iter_mut()
-        .for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        .for_each(|client| client.send_ahead("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
     drop(served);
     let running = site.running;
     let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
@@ -144,7 +144,7 @@ fn all_at_work(clients: usize, queue_max: usize) -> (Site, Vec<Client>, Vec<Clie
         blocked.push(client);
     }
     let mut waiting: Vec<Client> = (0..clients).map(|_| site.client()).collect();
-    waiting.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    waiting.iter_mut().for_each(|client| client.send_ahead("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     (site, blocked, waiting)
 }
 
@@ -192,12 +192,12 @@ fn clients_in_the_accept_queue_are_told_if_there_are_too_many_connections() {
     blocked.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     site.inside.gate.wait_for(1);
     let mut waiting: Vec<Client> = (0..6).map(|_| site.client()).collect();
-    waiting.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    waiting.iter_mut().for_each(|client| client.send_ahead("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     let Site { running, inside } = site;
     let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     for mut client in waiting {
-        let answer = client.answer();
-        assert!(answer.status == 503 && answer.closes(), "{answer:?}");
+        let answer = client.refusal();
+        assert!(answer.is_none_or(|answer| answer.status == 503 && answer.closes()));
         client.ends();
     }
     inside.gate.open();
@@ -261,7 +261,7 @@ fn an_idle_connection_gets_one_more_response() {
     std::thread::sleep(Duration::from_millis(300));
     let running = site.running;
     let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT * 2));
-    silent.sees_end();
+    silent.sees_end_before_tls();
     for mut client in kept {
         let answer = client.get("/");
         answer.is(200, "hello");
@@ -374,8 +374,7 @@ fn every_thread_is_in_a_handler() {
 }
 
 fn start_at(address: &str) -> Running {
-    let server = Server::bind(address).expect("the port is free").engine(CASE.engine);
-    server.start(|_: &mut weftwork::Request| "again").expect("it starts again")
+    CASE.bind(address).start(|_: &mut weftwork::Request| "again").expect("it starts again")
 }
 
 /// The server closed first, so its sockets are in TIME_WAIT. The next server must still get the port.

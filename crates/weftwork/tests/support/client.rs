@@ -10,7 +10,7 @@ use weftwork::{Address, Running};
 
 use super::TIMEOUT;
 use super::answer::{Answer, Framing, read_fields};
-use super::tls::{TlsSession, is_secured};
+use super::tls::{self, TlsSession};
 
 enum Socket {
     Tcp(TcpStream),
@@ -74,9 +74,20 @@ impl Client {
         Client::try_connect_to(address).expect("the server takes connections")
     }
 
+    /// Connects to a server that never speaks TLS.
+    pub(crate) fn connect_in_clear(address: &Address) -> Client {
+        let socket = Client::socket_to(address).expect("the server takes connections");
+        Client { socket, tls: None, got: Vec::new() }
+    }
+
     /// If descriptors are scarce, there may be no descriptor for a client either.
     pub(crate) fn try_connect_to(address: &Address) -> std::io::Result<Client> {
-        let socket = match address {
+        let socket = Client::socket_to(address)?;
+        Ok(Client { socket, tls: tls::is_on().then(TlsSession::new), got: Vec::new() })
+    }
+
+    fn socket_to(address: &Address) -> std::io::Result<Socket> {
+        Ok(match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
                 stream.set_nodelay(true).unwrap();
@@ -91,9 +102,7 @@ impl Client {
                 Socket::Unix(stream)
             }
             other => panic!("no client for {other:?}"),
-        };
-        let tls = is_secured(address).then(TlsSession::new);
-        Ok(Client { socket, tls, got: Vec::new() })
+        })
     }
 
     /// From now on the kernel buffers hardly more for this client than it reads.
@@ -120,9 +129,32 @@ impl Client {
         tls.write(bytes.as_ref(), move || original.try_clone(), &mut self.socket)
     }
 
-    /// Sends bytes in clear before the handshake.
-    pub(crate) fn send_before_tls(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes that are in clear over TLS too, because they come before the handshake.
+    pub(crate) fn send_in_clear(&mut self, bytes: impl AsRef<[u8]>) {
         self.socket.write_all(bytes.as_ref()).expect("the server takes bytes");
+    }
+
+    /// Sends a PROXY header and what is behind it at once. Over TLS, the handshake is behind it.
+    #[track_caller]
+    pub(crate) fn send_behind(&mut self, header: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) {
+        let (header, bytes) = (header.as_ref(), bytes.as_ref());
+        match &self.tls {
+            None => self.send([header, bytes].concat()),
+            Some(tls) => {
+                tls.begin_behind(header);
+                self.send_ahead(bytes);
+            }
+        }
+    }
+
+    /// Sends the first bytes of a client that the server may accept late. Over TLS, this does not wait for the
+    /// handshake.
+    #[track_caller]
+    pub(crate) fn send_ahead(&mut self, bytes: impl AsRef<[u8]>) {
+        match &self.tls {
+            None => self.send(bytes),
+            Some(tls) => tls.write_ahead(bytes.as_ref(), || self.socket.try_clone()),
+        }
     }
 
     /// Sends `bytes` in pieces of `size`, each a segment of its own.
@@ -352,6 +384,27 @@ impl Client {
     /// Reads once, at most `most` bytes, and discards them. Returns how many there were.
     pub(crate) fn take(&mut self, most: usize) -> usize {
         self.read_into(&mut vec![0; most]).unwrap_or(0)
+    }
+
+    /// Reads the response of a server that takes no requests of this connection. Over TLS, there is no session for a
+    /// response yet: the client gets an alert, and this returns None.
+    #[track_caller]
+    pub(crate) fn refusal(&mut self) -> Option<Answer> {
+        if self.tls.is_none() {
+            return Some(self.answer());
+        }
+        let error = self.read().expect_err("an alert").to_string();
+        assert!(error.contains("InternalError"), "{error}");
+        // Without a session, the end is that of the socket.
+        self.tls = None;
+        None
+    }
+
+    /// Like [`sees_end`](Client::sees_end), of a client that has sent nothing over TLS.
+    #[track_caller]
+    pub(crate) fn sees_end_before_tls(&mut self) {
+        self.tls = None;
+        self.sees_end();
     }
 
     /// Reads a head, and nothing after it.

@@ -85,7 +85,7 @@ impl Site {
     #[track_caller]
     pub(crate) fn is_well_after(&self, first: &[u8]) {
         let mut client = self.client();
-        client.send(first);
+        client.send_in_clear(first);
         client.get("/").is(200, "hello");
         drop(client);
         eventually("every connection ends", || self.running.stats().connections == 0);

@@ -1,21 +1,17 @@
 //! TLS in the tests: the variable `WEFT_TEST_TLS` makes every server of the matrix speak TLS, and its clients too.
 
-use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use weftwork::{Address, Proxy, Server};
+use weftwork::{Proxy, Server};
 
 use super::{TIMEOUT, Tree};
 
 /// Time that a send waits for the handshake. A server may be busy, and the test may be about that.
 const HANDSHAKE_WAIT: Duration = Duration::from_millis(200);
-
-/// Addresses of servers that speak TLS.
-static SECURED: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 /// Returns whether the servers of the matrix speak TLS.
 pub(crate) fn is_on() -> bool {
@@ -52,22 +48,14 @@ static CONFIGS: LazyLock<Configs> = LazyLock::new(|| {
 
 /// Makes the server speak TLS, if the matrix does.
 pub(crate) fn secure(server: Server) -> Server {
-    if !is_on() {
-        return server;
-    }
-    let addresses = server.addresses();
-    let mut secured = lock(&SECURED);
-    secured.get_or_insert_default().extend(addresses.iter().map(|address| address.to_string()));
-    server.tls(CONFIGS.server.clone())
+    if is_on() { server.tls(CONFIGS.server.clone()) } else { server }
 }
 
-pub(crate) fn is_secured(address: &Address) -> bool {
-    lock(&SECURED).as_ref().is_some_and(|secured| secured.contains(&address.to_string()))
-}
-
-/// Returns a proxy to the server at this address, if the server speaks TLS.
+/// Returns a proxy to the server of the matrix at this address, if the matrix speaks TLS.
 pub(crate) fn proxy_to(address: &str) -> Option<Proxy> {
-    lock(&SECURED).as_ref().filter(|secured| secured.contains(address))?;
+    if !is_on() {
+        return None;
+    }
     let tree = Tree::new();
     let proxy = Proxy::to(&format!("https://{address}")).unwrap().server_name("a.example").unwrap();
     Some(proxy.ca_file(tree.write("ca.pem", &CONFIGS.pem)).unwrap())
@@ -86,7 +74,7 @@ struct Session {
     /// What was decrypted and not read.
     plain: Vec<u8>,
     is_open: bool,
-    error: Option<ErrorKind>,
+    error: Option<(ErrorKind, String)>,
 }
 
 /// A client's session over any socket. Clones share it.
@@ -95,6 +83,8 @@ pub(crate) struct TlsSession {
     session: Arc<(Mutex<Session>, Condvar)>,
     /// Held while records are written, so that they keep their order.
     wire: Arc<Mutex<()>>,
+    /// Bytes in clear that leave together with the first records.
+    before: Arc<Mutex<Vec<u8>>>,
     has_begun: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -107,6 +97,7 @@ impl TlsSession {
         TlsSession {
             session: Arc::new((Mutex::new(session), Condvar::new())),
             wire: Arc::default(),
+            before: Arc::default(),
             has_begun: Arc::default(),
         }
     }
@@ -122,12 +113,27 @@ impl TlsSession {
             let _wire = lock(&own.wire);
             let mut session = lock(&own.session.0);
             session.is_open = true;
-            session.error = shaken.err().map(|error| error.kind());
+            session.error = shaken.err().map(|error| (error.kind(), error.to_string()));
             let records = take_records(&mut session.conn);
             own.session.1.notify_all();
             drop(session);
             let _ = records.and_then(|records| socket.write_all(&records));
         });
+    }
+
+    /// Lets the handshake begin behind these bytes, which are in clear.
+    pub(crate) fn begin_behind(&self, before: &[u8]) {
+        lock(&self.before).extend_from_slice(before);
+    }
+
+    /// Gives bytes to a session that has not begun, and does not wait for its handshake.
+    pub(crate) fn write_ahead<S: Read + Write + Send + 'static>(
+        &self,
+        bytes: &[u8],
+        socket: impl FnOnce() -> S,
+    ) {
+        lock(&self.session.0).conn.writer().write_all(bytes).unwrap();
+        self.begin(socket);
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -163,7 +169,8 @@ impl TlsSession {
 
     fn flush(&self, socket: &mut impl Write) -> io::Result<()> {
         let _wire = lock(&self.wire);
-        let records = take_records(&mut lock(&self.session.0).conn)?;
+        let mut records = std::mem::take(&mut *lock(&self.before));
+        records.append(&mut take_records(&mut lock(&self.session.0).conn)?);
         socket.write_all(&records)
     }
 
@@ -173,8 +180,8 @@ impl TlsSession {
         let waits = |session: &mut Session| !session.is_open;
         let waited = changed.wait_timeout_while(lock(session), timeout, waits);
         let session = waited.unwrap_or_else(PoisonError::into_inner).0;
-        match session.error {
-            Some(error) => Err(error.into()),
+        match &session.error {
+            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
             None => Ok(session.is_open),
         }
     }
