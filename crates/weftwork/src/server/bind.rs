@@ -13,7 +13,7 @@ use crate::transport::socket_share::Bound;
 
 impl Server {
     /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all addresses of the name), `:8080` (any
-    /// address), `unix:/run/app.sock`, or a [`SocketAddr`]. With port 0, the system chooses a port, and all addresses
+    /// address), `unix:/run/app.sock`, or a [`SocketAddr`](std::net::SocketAddr). With port 0, the system chooses a port, and all addresses
     /// of a name get the same port. If the machine does not have the family of an address (IPv6, in many containers),
     /// that address is skipped, unless none is left.
     ///
