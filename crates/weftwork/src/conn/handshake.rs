@@ -42,6 +42,10 @@ impl Conn {
         false
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        false
+    }
+
     pub(super) fn leave_handshake(&mut self, _: &Context) {}
 }
 
@@ -126,11 +130,21 @@ mod tls {
                     }
                     self.phase = Phase::Done;
                 }
-                Handshake::Read if self.is_drained(now, cx) && !self.read_ready => self.phase = Phase::Done,
+                Handshake::Read if self.is_over(now, cx) && !self.read_ready => self.phase = Phase::Done,
                 Handshake::Read => return Some(Step::Read),
                 Handshake::Write => return Some(Step::Write),
             }
             None
+        }
+
+        /// Returns whether no byte of a handshake has arrived.
+        pub(in crate::conn) fn is_silent(&self) -> bool {
+            self.phase == Phase::Handshake && self.stream.tls().is_some_and(|tls| !tls.has_begun())
+        }
+
+        /// Returns whether the handshake is not to be waited for.
+        fn is_over(&self, now: Tick, cx: &Context) -> bool {
+            self.is_drained(now, cx) || now >= self.expires && self.is_silent()
         }
 
         /// Processes the messages that have arrived, after [`Step::Handshake`].
