@@ -71,6 +71,19 @@ fn idle_connections_are_closed_at_the_cap() {
     site.is_well();
 }
 
+/// A client that has sent nothing keeps no other client out. Over TLS, it has not begun its handshake.
+#[test]
+fn silent_connections_are_closed_at_the_cap() {
+    const LONG: Duration = Duration::from_secs(3600);
+    let site = CASE.start_with(|s| s.connections_max(2).head_timeout(LONG).tls_handshake_timeout(LONG));
+    let silent: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    let mut other = site.client();
+    other.send_ahead("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    other.answer().is(200, "hello");
+    drop((silent, other));
+    site.is_well();
+}
+
 /// The connection that is closed to make space is not reset.
 #[test]
 fn an_evicted_client_sees_the_connection_end() {

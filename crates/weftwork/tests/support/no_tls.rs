@@ -6,6 +6,10 @@ use std::io::{self, Read, Write};
 use weftwork::{Proxy, Server};
 
 pub(crate) fn is_on() -> bool {
+    assert!(
+        std::env::var_os("WEFT_TEST_TLS").is_none(),
+        "WEFT_TEST_TLS needs the feature `tls` or `tls-ring`"
+    );
     false
 }
 
