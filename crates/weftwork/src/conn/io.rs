@@ -72,7 +72,7 @@ impl Conn {
                 }
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.read_ready = !self.stream.is_emptied(*count, space) || self.read_closed;
-                self.timer.advance(*count, now);
+                self.timer.advance(self.stream.take_unreported(*count), now);
             }
             Err(error) if is_would_block(error) => {
                 self.read_ready = false;

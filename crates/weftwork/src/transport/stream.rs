@@ -387,6 +387,16 @@ impl Stream {
         }
     }
 
+    /// Returns how many of `count` bytes of a read were not progress before: [`take_progress`](Stream::take_progress).
+    #[inline]
+    pub(crate) fn take_unreported(&self, count: usize) -> usize {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.take_unreported(count),
+            _ => count,
+        }
+    }
+
     /// Sends what the connection itself does not hold: records of a handshake. 0 means that nothing is left.
     #[inline]
     pub(crate) fn flush(&self) -> io::Result<usize> {

@@ -161,7 +161,8 @@ impl ConnExchange<'_> {
             match received {
                 Ok(0) => return Err(BodyError::Disconnected),
                 Ok(count) => {
-                    self.body_pace(now).advance(count, now);
+                    let more = self.conn.stream.take_unreported(count);
+                    self.body_pace(now).advance(more, now);
                     return Ok(count);
                 }
                 Err(error) if is_would_block(&error) => {

@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) unsent: Option<Box<Unsent>>,
     /// Bytes of `partial` that were reported as progress.
     pub(super) credited: usize,
+    /// Bytes of complete records that were reported as progress, and that the next read returns again.
+    pub(super) repeated: usize,
     /// Whether the last read has emptied the socket.
     pub(super) emptied: bool,
     /// Whether the peer has said that it sends nothing more.
@@ -170,7 +172,6 @@ impl State {
                 self.emptied = count < space && !self.peer_closed;
                 let gained = into.len() - start;
                 if gained > 0 {
-                    // Bytes that were reported before the record was complete do not count again.
                     return Ok(gained);
                 }
                 if self.emptied {
@@ -192,7 +193,7 @@ impl State {
             self.partial.extend_from_slice(rest);
         }
         if fed.used > 0 {
-            self.credited = 0;
+            self.repeated += std::mem::take(&mut self.credited);
         }
         fed
     }

@@ -182,6 +182,14 @@ impl TlsStream {
         more
     }
 
+    /// Returns how many of `count` bytes of a read were not reported as progress before.
+    pub(in crate::transport) fn take_unreported(&self, count: usize) -> usize {
+        let mut state = self.state();
+        let repeated = state.repeated.min(count);
+        state.repeated -= repeated;
+        count - repeated
+    }
+
     /// Sends from two consecutive parts. Returns how much of them is in records that the kernel has taken whole. The next
     /// call must begin with the bytes behind them, because records of those may be on their way.
     pub(in crate::transport) fn send(&self, first: &[u8], second: &[u8], more: bool) -> io::Result<usize> {

@@ -83,6 +83,11 @@ fn a_part_of_a_record_is_progress_and_no_end() {
         client.sock.write_all(&record[record.len() - 1..]).unwrap();
         assert_eq!((stream.recv(&mut got).unwrap(), got.len()), (1000, 1000));
         assert!(stream.is_emptied(1000, 1000));
+        // The record is longer than its plaintext, and its bytes do not count again.
+        assert_eq!((stream.take_unreported(1000), stream.take_progress()), (0, 0));
+        client.write_all(&[7; 1000]).unwrap();
+        assert_eq!(stream.recv(&mut got).unwrap(), 1000);
+        assert_eq!(stream.take_unreported(1000), 1000 - (record.len() - 1 - 1000));
     }
 }
 
