@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The targets are `head`, `framing`, `chunked` and `connection`. The targets `ranges`, `dates` and `lists` read
-//! single field values, and `inflate` a compressed WebSocket message. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
+//! single field values, `inflate` a compressed WebSocket message, and `tls` the records of a
+//! TLS client. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
 pub mod inflated;
 pub mod reference;

@@ -230,7 +230,7 @@ impl Conn {
     /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait
     /// for its next request.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Head | Phase::Proxy | Phase::Handshake)
+        (matches!(self.phase, Phase::Head | Phase::Proxy) || self.awaits_handshake())
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 

@@ -161,3 +161,10 @@ struct Https;
 #[cfg(all(doctest, feature = "websocket"))]
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;
+
+/// For the fuzz target `tls`.
+#[cfg(all(fuzzing, feature = "tls-self-signed"))]
+#[doc(hidden)]
+pub fn fuzz_tls_session(input: &[u8]) {
+    transport::tls::fuzzing::every_way(input);
+}

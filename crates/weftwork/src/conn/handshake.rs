@@ -10,6 +10,13 @@ impl Conn {
     pub(super) fn is_handshaking(&self) -> bool {
         cfg!(feature = "_tls") && self.phase == Phase::Handshake
     }
+
+    /// Returns whether no byte of a handshake has arrived. A handshake that has begun is not cut by a stop: its client
+    /// would take that for a failure.
+    #[inline]
+    pub(super) fn awaits_handshake(&self) -> bool {
+        self.is_handshaking() && !self.has_begun_handshake()
+    }
 }
 
 #[cfg(not(feature = "_tls"))]
@@ -21,6 +28,10 @@ impl Conn {
     }
 
     pub(super) fn has_no_session(&self) -> bool {
+        false
+    }
+
+    fn has_begun_handshake(&self) -> bool {
         false
     }
 
@@ -101,6 +112,11 @@ mod tls {
             }
         }
 
+        #[cold]
+        pub(in crate::conn) fn has_begun_handshake(&self) -> bool {
+            self.stream.tls().is_some_and(TlsStream::has_begun)
+        }
+
         /// Refuses the connection with an alert.
         #[cold]
         pub(in crate::conn) fn write_alert(&mut self) {
@@ -123,7 +139,7 @@ mod tls {
                 Handshake::Advance { signs_slowly: false } => return Some(Step::Handshake),
                 _ if self.peer_ended => {
                     // A check of a port sends nothing.
-                    if self.stream.tls().is_some_and(|tls| tls.has_begun()) {
+                    if self.has_begun_handshake() {
                         let cure = "the client may not accept what it saw, or was stopped";
                         let why = "the client closed the connection";
                         self.note_failed_handshake(HandshakeFailure::Closed, why, cure, cx);

@@ -13,6 +13,8 @@
 mod acceptor;
 pub(crate) mod client_certificate;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod info;
 pub(crate) mod names;
 pub(crate) mod provider;
@@ -21,7 +23,7 @@ mod scratch;
 mod session;
 mod state;
 mod stream;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod testing;
 pub(crate) mod x509;
 

@@ -2,6 +2,7 @@
 //!
 //! The session has no buffers of its own. The caller gives records and gets plaintext, and the other way round.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustls::server::UnbufferedServerConnection;
@@ -32,19 +33,48 @@ pub(super) struct Fed {
     pub(super) error: Option<rustls::Error>,
 }
 
-pub(super) struct Session(UnbufferedServerConnection);
+pub(super) struct Session {
+    conn: UnbufferedServerConnection,
+    /// Whether it is over because of an error. If it were asked again, it would panic over a second alert.
+    has_failed: bool,
+    /// Whether our side has ended. Errors of the peer are then found in builds with debug assertions by a panic, because
+    /// there is no alert after an end.
+    has_closed: bool,
+}
 
 impl Session {
     pub(super) fn new(config: Arc<ServerConfig>) -> Result<Session, rustls::Error> {
-        UnbufferedServerConnection::new(config).map(Session)
+        UnbufferedServerConnection::new(config).map(|conn| Session {
+            conn,
+            has_failed: false,
+            has_closed: false,
+        })
     }
 
     /// Processes all complete records in `incoming`, which is decrypted in place. Plaintext is appended to `plain`, and
     /// records for the peer to `out`.
     pub(super) fn feed(&mut self, incoming: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Fed {
+        let failed =
+            |why: &str| Fed { error: Some(rustls::Error::General(why.to_owned())), ..Fed::default() };
+        if self.has_failed {
+            return failed("the session has failed before");
+        }
+        if self.has_closed && cfg!(debug_assertions) {
+            return catch_unwind(AssertUnwindSafe(|| self.process(incoming, plain, out))).unwrap_or_else(
+                |_| {
+                    self.has_failed = true;
+                    failed("the peer has sent an invalid record after our end")
+                },
+            );
+        }
+        self.process(incoming, plain, out)
+    }
+
+    fn process(&mut self, incoming: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Fed {
         let mut fed = Fed::default();
         loop {
-            let UnbufferedStatus { discard, state } = self.0.process_tls_records(&mut incoming[fed.used..]);
+            let UnbufferedStatus { discard, state } =
+                self.conn.process_tls_records(&mut incoming[fed.used..]);
             let mut done = discard;
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
@@ -74,6 +104,7 @@ impl Session {
             }
             fed.used = (fed.used + done).min(incoming.len());
             if fed.error.is_some() {
+                self.has_failed = true;
                 self.take_alert(&mut incoming[fed.used..], out);
                 if matches!(&fed.error, Some(rustls::Error::General(why)) if why == NO_CERTIFICATE) {
                     name_is_unknown(out);
@@ -86,8 +117,9 @@ impl Session {
     /// Takes the alert about an error. After the last record in the queue, the session would panic.
     #[cold]
     fn take_alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
-        while self.0.wants_write() {
-            let Ok(ConnectionState::EncodeTlsData(mut data)) = self.0.process_tls_records(rest).state else {
+        while self.conn.wants_write() {
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = self.conn.process_tls_records(rest).state
+            else {
                 return;
             };
             append(out, |space| data.encode(space));
@@ -125,6 +157,7 @@ impl Session {
 
     /// Appends the alert that ends our side in order.
     pub(super) fn close(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
+        self.has_closed = true;
         let start = out.len();
         let mut space = 256;
         loop {
@@ -148,8 +181,11 @@ impl Session {
         ) -> Result<usize, EncryptError>,
         space: &mut [u8],
     ) -> Result<usize, EncryptError> {
+        if self.has_failed {
+            return Err(EncryptError::EncryptExhausted);
+        }
         // Without further input, the session is in one of these states whenever it may send.
-        match self.0.process_tls_records(rest).state {
+        match self.conn.process_tls_records(rest).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => act(&mut traffic, space),
             Ok(ConnectionState::TransmitTlsData(mut sent)) => match sent.may_encrypt_app_data() {
                 Some(mut traffic) => act(&mut traffic, space),
@@ -160,23 +196,23 @@ impl Session {
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+        self.conn.is_handshaking()
     }
 
     /// Returns the kind of a handshake that has ended.
     pub(super) fn kind(&self) -> HandshakeKind {
-        self.0.handshake_kind().unwrap_or(HandshakeKind::Full)
+        self.conn.handshake_kind().unwrap_or(HandshakeKind::Full)
     }
 
     /// Returns the facts of a session whose handshake has ended.
     pub(super) fn info(&self, server_name: Option<Box<str>>) -> TlsInfo {
         TlsInfo::new(
-            self.0.protocol_version(),
-            self.0.negotiated_cipher_suite(),
+            self.conn.protocol_version(),
+            self.conn.negotiated_cipher_suite(),
             server_name,
-            self.0.alpn_protocol(),
-            self.0.handshake_kind() == Some(HandshakeKind::Resumed),
-            self.0.peer_certificates(),
+            self.conn.alpn_protocol(),
+            self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
+            self.conn.peer_certificates(),
         )
     }
 }

@@ -248,6 +248,11 @@ impl State {
         }
     }
 
+    /// Returns whether the kernel has taken all records.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.unsent.as_deref().is_none_or(|unsent| unsent.sent == unsent.bytes.len())
+    }
+
     /// Sends records without plaintext, as of a handshake. 0 means that nothing is left.
     pub(super) fn flush(&mut self, socket: &Socket, more: bool) -> io::Result<usize> {
         let Some(unsent) = self.unsent.as_deref_mut() else { return Ok(0) };
