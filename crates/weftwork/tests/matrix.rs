@@ -80,6 +80,8 @@ macro_rules! every_engine {
             mod proxy_reuse;
             #[cfg(feature = "_tls")]
             mod proxy_tls;
+            #[cfg(feature = "_tls")]
+            mod secured;
             mod shapes;
             mod shutdown;
             mod spread;
