@@ -21,7 +21,7 @@ pub(crate) fn proxy_to(_: &str) -> Option<Proxy> {
     None
 }
 
-/// There is none.
+/// Stands for a session. No value of this type exists.
 #[derive(Clone)]
 pub(crate) struct TlsSession(Infallible);
 
