@@ -317,7 +317,7 @@ impl Conn {
 
     /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_output_space(&self) -> bool {
-        self.timer.kind == TimeoutKind::Write
+        self.timer.kind == TimeoutKind::Write || self.is_handshaking() && self.stream.has_unsent()
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.

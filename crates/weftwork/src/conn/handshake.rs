@@ -71,7 +71,7 @@ mod tls {
     use crate::transport::deadlines::TimeoutKind;
     use crate::transport::events::{Event, HandshakeFailure, HandshakeKind};
     use crate::transport::log_queue::{self, log_line};
-    use crate::transport::tls::{Handshake, HandshakeError, TlsStream};
+    use crate::transport::tls::{Handshake, HandshakeError, TlsInfo, TlsStream};
 
     impl Conn {
         /// Begins the handshake, if the listener wants it. Bytes behind a PROXY header belong to it.
@@ -175,11 +175,15 @@ mod tls {
                     cx.record(Event::Handshaken(HandshakeKind::Resumed));
                 }
                 Ok(Some(_)) => cx.record(Event::Handshaken(HandshakeKind::Full)),
-                Err(error) => self.end_handshake(&error, now, cx),
+                Err(error) => return self.end_handshake(&error, now, cx),
+            }
+            if self.stream.tls().and_then(TlsStream::info).is_some_and(TlsInfo::is_challenge) {
+                self.phase = Phase::Send(After::Linger);
             }
         }
 
-        /// Does so in a call, because the signature takes long.
+        /// Does so in a call, because the signature takes long. No hand-over is made for it: the engine passes the
+        /// connection to the thread and back as it does for any call, so the models of that hold here too.
         #[cold]
         pub(in crate::conn) fn run_handshake(&mut self, wait: &dyn IoWait, cx: &Context) -> Tick {
             self.advance_handshake(wait.now(), cx);

@@ -104,6 +104,10 @@ impl Conn {
                         return Ok(self.note_flushed(now));
                     }
                 }
+                // The deadline of a handshake holds for both directions.
+                Err(error) if is_would_block(&error) && self.is_handshaking() => {
+                    return Ok(Flushed::WouldBlock);
+                }
                 Err(error) if is_would_block(&error) => {
                     if self.timer.kind != TimeoutKind::Write {
                         self.timer = self.timer.then(TimeoutKind::Write, now);

@@ -8,6 +8,8 @@ mod interim;
 #[cfg(target_os = "linux")]
 mod segments;
 mod steps;
+#[cfg(feature = "_tls")]
+mod tls;
 mod upgrade;
 mod waits;
 mod writers;

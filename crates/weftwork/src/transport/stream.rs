@@ -397,6 +397,16 @@ impl Stream {
         }
     }
 
+    /// Returns whether the kernel has not taken all records that were made.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.has_unsent(),
+            _ => false,
+        }
+    }
+
     /// Sends what the connection itself does not hold: records of a handshake. 0 means that nothing is left.
     #[inline]
     pub(crate) fn flush(&self) -> io::Result<usize> {

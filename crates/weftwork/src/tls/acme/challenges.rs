@@ -15,8 +15,8 @@ use super::certificate::read_pair;
 use super::store::Store;
 use crate::transport::log_queue::log_line;
 
-/// ALPN of `tls-alpn-01` (RFC 8737 section 6.2). A listener offers it after its own protocols.
-pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
+/// A listener offers it after its own protocols.
+pub(crate) use crate::transport::tls::ACME_TLS_ALPN;
 /// Path of `http-01` (RFC 8555 section 8.3).
 pub(super) const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 

@@ -55,6 +55,11 @@ impl TlsInfo {
         self.alpn.as_deref().and_then(|name| std::str::from_utf8(name).ok())
     }
 
+    /// Returns whether the client only wanted to see the certificate of a challenge (RFC 8737 section 3).
+    pub(crate) fn is_challenge(&self) -> bool {
+        self.alpn.as_deref() == Some(super::ACME_TLS_ALPN)
+    }
+
     /// Returns whether the client resumed an earlier session, which is cheaper than a full handshake.
     pub fn is_resumed(&self) -> bool {
         self.is_resumed

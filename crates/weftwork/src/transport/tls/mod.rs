@@ -35,3 +35,5 @@ pub(crate) use stream::{Handshake, TlsStream};
 
 /// Protocols that the server offers to clients (RFC 7301), the preferred one first.
 pub(crate) const ALPN: &[&[u8]] = &[b"http/1.1"];
+/// Protocol of the challenge `tls-alpn-01` (RFC 8737 section 6.2). It ends with the handshake.
+pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";

@@ -246,4 +246,5 @@ fn append(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, 
 }
 
 #[cfg(test)]
+#[path = "session/tests.rs"]
 mod tests;

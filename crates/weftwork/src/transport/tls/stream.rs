@@ -228,6 +228,18 @@ impl TlsStream {
         self.state().flush(&self.socket, false)
     }
 
+    pub(in crate::transport) fn has_unsent(&self) -> bool {
+        self.state().unsent.is_some()
+    }
+
+    /// Returns the capacity of all buffers of this connection.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let state = self.state();
+        let unsent = state.unsent.as_deref().map_or(0, |unsent| unsent.bytes.capacity());
+        state.partial.capacity() + state.pending.capacity() + unsent
+    }
+
     /// Tells the peer that nothing more follows. Returns false if the kernel has no space for that yet.
     pub(in crate::transport) fn close(&self) -> bool {
         let mut state = self.state();

@@ -24,8 +24,12 @@ pub(crate) struct Configs {
 }
 
 impl Configs {
-    pub(crate) fn of(provider: &Arc<CryptoProvider>, version: &'static SupportedProtocolVersion) -> Configs {
-        let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+    fn of(
+        provider: &Arc<CryptoProvider>,
+        version: &'static SupportedProtocolVersion,
+        names: &[String],
+    ) -> Configs {
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
         let mut server = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[version])
@@ -48,10 +52,15 @@ impl Configs {
 
     /// Returns one for each provider and version.
     pub(crate) fn all() -> Vec<Configs> {
+        Configs::all_with(&["a.example".to_owned()])
+    }
+
+    /// Returns them with a certificate for these names.
+    pub(crate) fn all_with(names: &[String]) -> Vec<Configs> {
         let versions = [&rustls::version::TLS12, &rustls::version::TLS13];
         providers()
             .iter()
-            .flat_map(|provider| versions.map(|version| Configs::of(provider, version)))
+            .flat_map(|provider| versions.map(|version| Configs::of(provider, version, names)))
             .collect()
     }
 
