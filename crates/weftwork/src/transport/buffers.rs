@@ -210,8 +210,10 @@ impl BufferPool {
         }
     }
 
-    /// Returns the borrowed bytes to the budget while the thread is idle.
+    /// Returns the borrowed bytes to the budget while the thread is idle, and frees its buffers for TLS records.
     pub(crate) fn trim(&mut self) {
+        #[cfg(feature = "_tls")]
+        super::tls::trim_scratch();
         if self.lease.bytes > 0 {
             self.free.iter_mut().for_each(|buffers| buffers.shrink());
             self.bytes = self.free.iter().map(|buffers| buffers.bytes()).sum();

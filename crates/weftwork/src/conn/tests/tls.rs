@@ -3,8 +3,8 @@
 use rustls::ClientConnection;
 
 use super::*;
+use crate::transport::tls::ACME_TLS_ALPN;
 use crate::transport::tls::testing::Configs;
-use crate::transport::tls::{ACME_TLS_ALPN, Current, TlsAcceptor};
 
 /// A connection and its client.
 struct TlsBed {
@@ -21,12 +21,11 @@ impl TlsBed {
     }
 
     fn over(mut bed: Bed, configs: &Configs) -> TlsBed {
-        let current = Current { config: configs.server.clone(), signs_slowly: false, names: Arc::default() };
         let (ours, peer) = UnixStream::pair().unwrap();
         let size = rustix::net::sockopt::socket_send_buffer_size(bed.conn.stream.as_fd()).unwrap();
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, size / 2).unwrap();
         peer.set_nonblocking(true).unwrap();
-        let stream = Stream::new(OwnedFd::from(ours)).with_tls(TlsAcceptor::new(current));
+        let stream = Stream::new(OwnedFd::from(ours)).with_tls(configs.acceptor());
         bed.conn = Conn::new(stream, None, bed.now, &bed.cx);
         bed.peer = peer;
         bed.conn.begin_handshake(bed.now);

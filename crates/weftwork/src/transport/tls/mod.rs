@@ -7,9 +7,6 @@
 //! - `info`: facts about an established session
 //! - `failure`: why handshakes fail
 
-// The builder of users calls a part of it.
-#![allow(dead_code, unused_imports)]
-
 mod acceptor;
 pub(crate) mod client_certificate;
 mod failure;

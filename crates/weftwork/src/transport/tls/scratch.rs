@@ -51,3 +51,17 @@ impl Scratch {
         &mut self.input
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::BufferPool;
+
+    #[test]
+    fn an_idle_thread_has_no_buffers_for_records() {
+        with_scratch(|scratch| scratch.input_after(b"").len());
+        assert!(with_scratch(|scratch| scratch.input.len()) >= INPUT_BYTES, "they are kept between calls");
+        BufferPool::alone().trim();
+        assert_eq!(with_scratch(|scratch| scratch.input.len()), 0);
+    }
+}

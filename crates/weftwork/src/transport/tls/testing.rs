@@ -24,7 +24,11 @@ pub(crate) struct Configs {
 }
 
 impl Configs {
-    fn of(
+    pub(crate) fn of(provider: &Arc<CryptoProvider>, version: &'static SupportedProtocolVersion) -> Configs {
+        Configs::with_names(provider, version, &["a.example".to_owned()])
+    }
+
+    fn with_names(
         provider: &Arc<CryptoProvider>,
         version: &'static SupportedProtocolVersion,
         names: &[String],
@@ -60,7 +64,7 @@ impl Configs {
         let versions = [&rustls::version::TLS12, &rustls::version::TLS13];
         providers()
             .iter()
-            .flat_map(|provider| versions.map(|version| Configs::of(provider, version, names)))
+            .flat_map(|provider| versions.map(|version| Configs::with_names(provider, version, names)))
             .collect()
     }
 
