@@ -236,7 +236,7 @@ impl Conn {
 
     /// Returns whether nothing has arrived for this time, and nothing is in progress.
     pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
-        (self.is_between_requests() || self.is_silent())
+        (self.is_between_requests() || self.awaits_handshake())
             && self.unsent() == 0
             && self.timer.progress().after(time) <= now
     }

@@ -53,10 +53,6 @@ impl Conn {
         false
     }
 
-    pub(super) fn is_silent(&self) -> bool {
-        false
-    }
-
     pub(super) fn leave_handshake(&mut self, _: &Context) {}
 }
 
@@ -153,14 +149,9 @@ mod tls {
             None
         }
 
-        /// Returns whether no byte of a handshake has arrived.
-        pub(in crate::conn) fn is_silent(&self) -> bool {
-            self.phase == Phase::Handshake && self.stream.tls().is_some_and(|tls| !tls.has_begun())
-        }
-
         /// Returns whether the handshake is not to be waited for.
         fn is_over(&self, now: Tick, cx: &Context) -> bool {
-            self.is_drained(now, cx) || now >= self.expires && self.is_silent()
+            self.is_drained(now, cx) || now >= self.expires && self.awaits_handshake()
         }
 
         /// Processes the messages that have arrived, after [`Step::Handshake`].

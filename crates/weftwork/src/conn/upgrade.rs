@@ -221,10 +221,13 @@ impl UpgradedIo for UpgradedSocket {
         // Result of the last wait. After a timeout, a send shows whether the peer has read something all the same, as
         // in `Conn::makes_progress`.
         let mut late = None;
+        let mut done = 0;
         loop {
-            match self.stream.send(data, false) {
+            match self.stream.send(&data[done..], false) {
                 Err(error) if is_would_block(&error) => {
                     if let Some(late) = late {
+                        // The caller may write something else next.
+                        self.stream.abandon_unsent();
                         return Err(late);
                     }
                     if timer.kind != TimeoutKind::Write {
@@ -240,16 +243,22 @@ impl UpgradedIo for UpgradedSocket {
                         waited => waited?,
                     }
                 }
-                Ok(count) if timer.kind == TimeoutKind::Write => {
-                    let now = self.wait.now();
-                    // The peer has read everything, so the next time it blocks is a new time.
-                    match count == data.len() {
-                        true => *timer = timer.then(TimeoutKind::Idle, now),
-                        false => timer.advance(count, now),
+                Ok(count) => {
+                    done += count;
+                    if timer.kind == TimeoutKind::Write {
+                        let now = self.wait.now();
+                        // The peer has read everything, so the next time it blocks is a new time.
+                        match done == data.len() {
+                            true => *timer = timer.then(TimeoutKind::Idle, now),
+                            false => timer.advance(count, now),
+                        }
                     }
-                    return Ok(count);
+                    if !self.stream.owes_report() {
+                        return Ok(done);
+                    }
+                    late = None;
                 }
-                sent => return sent,
+                failed => return failed,
             }
         }
     }

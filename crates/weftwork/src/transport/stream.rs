@@ -407,6 +407,27 @@ impl Stream {
         }
     }
 
+    /// Returns whether the next bytes to send must be those that a short or blocked send has left. In clear, others can
+    /// follow.
+    #[inline]
+    pub(crate) fn owes_report(&self) -> bool {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.owes_report(),
+            _ => false,
+        }
+    }
+
+    /// Ends this side after a send that is not tried again. The peer of a TLS session sees a truncated stream.
+    #[inline]
+    pub(crate) fn abandon_unsent(&self) {
+        match self {
+            #[cfg(feature = "_tls")]
+            Stream::Tls(tls) => tls.abandon_unsent(),
+            _ => {}
+        }
+    }
+
     /// Sends what the connection itself does not hold: records of a handshake. 0 means that nothing is left.
     #[inline]
     pub(crate) fn flush(&self) -> io::Result<usize> {

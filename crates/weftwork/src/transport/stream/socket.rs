@@ -1,11 +1,13 @@
 //! A socket of any family, without TLS.
 
+#[cfg(target_os = "linux")]
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
+#[cfg(target_os = "linux")]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, sockopt};
 

@@ -73,6 +73,11 @@ impl Unsent {
         self.reported += count;
         plain
     }
+
+    /// Returns whether a record is on its way whose plaintext was not reported.
+    fn owes_report(&self) -> bool {
+        self.records[self.reported..].iter().any(|(_, plain)| *plain > 0)
+    }
 }
 
 impl State {
@@ -215,6 +220,9 @@ impl State {
         second: &[u8],
         more: bool,
     ) -> io::Result<usize> {
+        if self.closed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         if self.unsent.is_some() {
             let reported = self.send_unsent(socket, more)?;
             if reported > 0 {
@@ -248,6 +256,11 @@ impl State {
         }
     }
 
+    /// Returns whether the next bytes must be those whose records were made before.
+    pub(super) fn owes_report(&self) -> bool {
+        self.unsent.as_deref().is_some_and(Unsent::owes_report)
+    }
+
     /// Returns whether the kernel has taken all records.
     pub(super) fn is_flushed(&self) -> bool {
         self.unsent.as_deref().is_none_or(|unsent| unsent.sent == unsent.bytes.len())
@@ -262,8 +275,7 @@ impl State {
         };
         unsent.sent += count;
         // Records with plaintext stay until their plaintext is reported.
-        let is_reported = unsent.records[unsent.reported..].iter().all(|(_, plain)| *plain == 0);
-        if unsent.sent == unsent.bytes.len() && is_reported {
+        if unsent.sent == unsent.bytes.len() && !unsent.owes_report() {
             self.unsent = None;
         }
         Ok(count)

@@ -232,6 +232,17 @@ impl TlsStream {
         self.state().unsent.is_some()
     }
 
+    /// Returns whether the next bytes must be those whose records were made before.
+    pub(in crate::transport) fn owes_report(&self) -> bool {
+        self.state().owes_report()
+    }
+
+    /// Ends our side without a word to the peer, if a record cannot be completed. The peer sees a truncated stream.
+    pub(in crate::transport) fn abandon_unsent(&self) {
+        let mut state = self.state();
+        state.closed |= state.owes_report();
+    }
+
     /// Returns the capacity of all buffers of this connection.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {

@@ -141,6 +141,28 @@ fn a_slow_reader_gets_each_byte_once() {
     }
 }
 
+/// Other bytes cannot take the place of those in a record that is on its way.
+#[test]
+fn a_send_that_is_given_up_ends_the_stream_without_other_bytes() {
+    for configs in Configs::all() {
+        let (stream, mut client) = open(&configs);
+        let mut sent = 0;
+        while let Ok(count) = stream.send(&[7; 100_000], false) {
+            sent += count;
+        }
+        assert!(stream.owes_report());
+        stream.abandon_unsent();
+        assert_eq!(stream.send(b"other", false).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        let mut got = Vec::new();
+        while !stream.close_session() {
+            let _ = client.read_to_end(&mut got);
+        }
+        drop(stream);
+        assert_eq!(client.read_to_end(&mut got).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert!(got.len() >= sent && got.iter().all(|&byte| byte == 7), "{} of {sent}", got.len());
+    }
+}
+
 #[test]
 fn a_file_is_sent_to_a_slow_reader() {
     use std::io::Seek;
