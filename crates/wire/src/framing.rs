@@ -12,7 +12,7 @@ pub enum Framing {
     None,
     /// The body has that many bytes.
     Length(u64),
-    /// The body comes in chunks (RFC 9112 §7.1).
+    /// The body comes in chunks (RFC 9112 §7.1). In HTTP/2: in DATA frames without a declared length.
     Chunked,
 }
 
@@ -103,7 +103,7 @@ impl Seen {
     pub(crate) fn conclude(&self, version: Version) -> Result<Facts, Fault> {
         let framing = message_length(version, self)?;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-        let is_11 = version == Version::Http11;
+        let is_11 = version != Version::Http10;
         // RFC 9110 §10.1.1: an HTTP/1.0 expectation is ignored, whatever it asks for.
         if is_11 && self.expects == Expects::Unknown {
             return Err(Fault::ExpectationUnknown);

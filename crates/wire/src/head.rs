@@ -51,6 +51,8 @@ pub enum Version {
     /// `HTTP/1.1`
     #[default]
     Http11,
+    /// HTTP/2 (RFC 9113)
+    Http2,
 }
 
 /// A field line: its name as it was spelled, and its value without the white space around it.
@@ -91,6 +93,8 @@ pub struct Head {
     pub expect_continue: bool,
     /// `Connection: upgrade` and an `Upgrade` field are there (HTTP/1.1 only, RFC 9110 §7.8).
     pub upgrade: bool,
+    /// `:protocol` of an extended CONNECT (HTTP/2 only, RFC 8441 §4). Its target is `:path`.
+    pub protocol: Option<Span>,
     /// Length of the head: an empty line before it, if there is one, and its final CRLF CRLF included.
     pub bytes: u32,
 }

@@ -277,7 +277,7 @@ impl Http1 {
             // Also to HTTP/1.0: what goes by the version of the response takes ours for one that persists.
             (KeepAlive::No, _) => Persistence::Close,
             (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,
-            (KeepAlive::Yes, Version::Http11) => Persistence::Implied,
+            (KeepAlive::Yes, Version::Http11 | Version::Http2) => Persistence::Implied,
         }
     }
 

@@ -47,6 +47,8 @@ mod framing;
 mod grammar;
 mod head;
 mod http1;
+#[allow(dead_code)]
+mod http2;
 mod limits;
 mod proxy;
 mod response;
@@ -61,6 +63,10 @@ pub use error::{Fault, Misuse};
 pub use framing::Framing;
 pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
+pub use http2::{
+    Budget, ErrorCode, ExpectedBody, Frame, Http2, Http2Fault, Http2Response, Http2Settings, PeerSettings,
+    Priority, Violation, Window,
+};
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};
 pub use response::{Received, ResponseFault, ResponseReader};
