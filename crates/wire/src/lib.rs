@@ -46,6 +46,7 @@ pub mod fields;
 mod framing;
 mod grammar;
 mod head;
+pub mod hpack;
 mod http1;
 #[allow(dead_code)]
 mod http2;

@@ -1,0 +1,138 @@
+//! The dynamic table (RFC 7541 §2.3.2 and §4).
+
+use std::collections::VecDeque;
+
+use super::fault::HpackFault;
+
+/// What an entry counts beside its text (RFC 7541 §4.1).
+pub(super) const ENTRY_OVERHEAD: usize = 32;
+/// The size that holds until the peer changes it (RFC 9113 §6.5.2).
+const SIZE_DEFAULT: usize = 4_096;
+/// The first allocation. A client that repeats a handful of fields needs no more.
+const CAPACITY_MIN: usize = 256;
+
+/// Fields in the order of their arrival. Their text is one run of bytes, so that an entry is copied at once: each new
+/// entry goes to the end, and the bytes of evicted entries are dropped when the end is reached.
+/// The overhead of an entry, which holds no bytes here, leaves room enough between two such moves.
+#[derive(Debug)]
+pub(super) struct Table {
+    text: Vec<u8>,
+    /// The oldest first. At most `size_max / 32`.
+    entries: VecDeque<Entry>,
+    /// How many bytes were dropped in front of `text`, modulo 2^16.
+    dropped: u16,
+    /// As RFC 7541 §4.1 counts.
+    size: usize,
+    /// What the peer has chosen.
+    size_max: usize,
+    /// What this end has announced, and the most bytes that `text` takes.
+    bytes_max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Counted from the first byte that ever was in the table, modulo 2^16.
+    start: u16,
+    name_len: u16,
+    value_len: u16,
+    name_index: u8,
+}
+
+/// An entry, as the decoder reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableField<'t> {
+    /// Name and value, one after the other.
+    pub(super) text: &'t [u8],
+    pub(super) name_len: usize,
+    pub(super) name_index: u8,
+}
+
+impl Table {
+    pub(super) fn new(bytes_max: u16) -> Table {
+        let bytes_max = usize::from(bytes_max);
+        Table {
+            text: Vec::new(),
+            entries: VecDeque::new(),
+            dropped: 0,
+            size: 0,
+            size_max: bytes_max.min(SIZE_DEFAULT),
+            bytes_max,
+        }
+    }
+
+    pub(super) fn size_max(&self) -> usize {
+        self.size_max
+    }
+
+    /// Returns the entry that is the `age`th newest, from 0.
+    #[inline(always)]
+    pub(super) fn get(&self, age: usize) -> Option<TableField<'_>> {
+        let at = self.entries.len().checked_sub(age + 1)?;
+        let entry = self.entries.get(at)?;
+        let start = usize::from(entry.start.wrapping_sub(self.dropped));
+        let (name_len, value_len) = (usize::from(entry.name_len), usize::from(entry.value_len));
+        let text = self.text.get(start..start + name_len + value_len)?;
+        Some(TableField { text, name_len, name_index: entry.name_index })
+    }
+
+    /// Inserts a field. Its bytes are `text`. A field that is larger than the table empties the table (RFC 7541 §4.4).
+    pub(super) fn insert(&mut self, text: &[u8], name_len: usize, name_index: u8) {
+        let size = text.len() + ENTRY_OVERHEAD;
+        if size > self.size_max {
+            return self.clear();
+        }
+        self.evict(self.size_max - size);
+        if self.text.len() + text.len() > self.text.capacity() {
+            self.make_room(text.len());
+        }
+        let start = self.dropped.wrapping_add(self.text.len() as u16);
+        // The table is at most 65,535 bytes.
+        let (name_len, value_len) = (name_len as u16, (text.len() - name_len) as u16);
+        self.text.extend_from_slice(text);
+        self.entries.push_back(Entry { start, name_len, value_len, name_index });
+        self.size += size;
+    }
+
+    /// Sets the maximum size, as the peer asks (RFC 7541 §4.3).
+    pub(super) fn resize(&mut self, size_max: usize) -> Result<(), HpackFault> {
+        if size_max > self.bytes_max {
+            return Err(HpackFault::TableSizeTooLarge);
+        }
+        self.size_max = size_max;
+        self.evict(size_max);
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.text.clear();
+        self.size = 0;
+    }
+
+    /// Removes the oldest entries until the rest has at most `size` bytes.
+    #[inline]
+    fn evict(&mut self, size: usize) {
+        while self.size > size {
+            let Some(entry) = self.entries.pop_front() else { return };
+            self.size -= usize::from(entry.name_len) + usize::from(entry.value_len) + ENTRY_OVERHEAD;
+        }
+        if self.entries.is_empty() {
+            self.text.clear();
+        }
+    }
+
+    /// Drops the bytes of evicted entries, and grows if that is not enough.
+    #[cold]
+    fn make_room(&mut self, len: usize) {
+        if let Some(oldest) = self.entries.front() {
+            let evicted = oldest.start.wrapping_sub(self.dropped);
+            self.text.drain(..usize::from(evicted));
+            self.dropped = self.dropped.wrapping_add(evicted);
+        }
+        let needed = self.text.len() + len;
+        if needed > self.text.capacity() {
+            let capacity = needed.max(2 * self.text.capacity()).max(CAPACITY_MIN).min(self.bytes_max);
+            self.text.reserve_exact(capacity - self.text.len());
+        }
+    }
+}
