@@ -41,22 +41,33 @@ fn each_byte(mut string: &[u8], mut take: impl FnMut(u8)) -> Result<(), HpackFau
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
         refill(&mut bits, &mut count, &mut string);
-        // Before the end of the string, any code is whole.
-        let count_min = if string.is_empty() { 0 } else { BITS_MAX };
-        while count > count_min {
-            let short = SHORT_CODES[(bits >> (u64::BITS - SHORT_BITS)) as usize];
-            let (byte, len) = if short.len != 0 { (short.byte, u32::from(short.len)) } else { long(bits)? };
-            if len > count {
-                return padding(bits, count);
-            }
+        if string.is_empty() {
+            break;
+        }
+        while count >= BITS_MAX {
+            let (byte, len) = code(bits)?;
             take(byte);
             bits <<= len;
             count -= len;
         }
-        if string.is_empty() {
-            return Ok(());
-        }
     }
+    while count > 0 {
+        let (byte, len) = code(bits)?;
+        if len > count {
+            return padding(bits, count);
+        }
+        take(byte);
+        bits <<= len;
+        count -= len;
+    }
+    Ok(())
+}
+
+/// Returns the byte of the code that `bits` start with, and the length of the code.
+#[inline(always)]
+fn code(bits: u64) -> Result<(u8, u32), HpackFault> {
+    let short = SHORT_CODES[(bits >> (u64::BITS - SHORT_BITS)) as usize];
+    if short >> 8 != 0 { Ok((short as u8, u32::from(short >> 8))) } else { long(bits) }
 }
 
 /// Fills `bits` with as many whole bytes as fit.

@@ -5,22 +5,23 @@ use super::fault::HpackFault;
 /// Bytes after the prefix. Five carry 35 bits. Zeros at the end are legal, and are counted too.
 const BYTES_MAX: usize = 5;
 
-/// Reads an integer whose first byte is taken already, and whose prefix has `prefix_bits` bits.
+/// Reads an integer whose first byte is `first`, with a prefix of `prefix_bits` bits. `rest` is what follows that byte.
+/// Returns what follows the integer.
 #[inline(always)]
-pub(super) fn read(first: u8, prefix_bits: u32, rest: &mut &[u8]) -> Result<u32, HpackFault> {
+pub(super) fn read(first: u8, prefix_bits: u32, rest: &[u8]) -> Result<(usize, &[u8]), HpackFault> {
     let prefix_max = (1 << prefix_bits) - 1;
-    let prefix = u32::from(first) & prefix_max;
-    if prefix < prefix_max { Ok(prefix) } else { read_more(prefix, rest) }
+    let prefix = usize::from(first) & prefix_max;
+    if prefix < prefix_max { Ok((prefix, rest)) } else { read_more(prefix, rest) }
 }
 
 #[inline(never)]
-fn read_more(prefix: u32, rest: &mut &[u8]) -> Result<u32, HpackFault> {
-    let mut value = u64::from(prefix);
+fn read_more(prefix: usize, rest: &[u8]) -> Result<(usize, &[u8]), HpackFault> {
+    let mut value = prefix as u64;
     for (at, &byte) in rest.iter().take(BYTES_MAX).enumerate() {
         value += u64::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
-            *rest = &rest[at + 1..];
-            return u32::try_from(value).map_err(|_| HpackFault::IntegerTooLarge);
+            let value = u32::try_from(value).map_err(|_| HpackFault::IntegerTooLarge)?;
+            return Ok((value as usize, &rest[at + 1..]));
         }
     }
     Err(if rest.len() < BYTES_MAX { HpackFault::Incomplete } else { HpackFault::IntegerTooLarge })

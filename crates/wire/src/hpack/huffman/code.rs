@@ -22,13 +22,6 @@ pub(super) const BITS_MAX: u32 = 30;
 /// Length of the codes that one look finds.
 pub(super) const SHORT_BITS: u32 = 8;
 
-/// A byte by the first [`SHORT_BITS`] bits of its code. The length 0 says that the code is longer.
-#[derive(Clone, Copy)]
-pub(super) struct ShortCode {
-    pub(super) byte: u8,
-    pub(super) len: u8,
-}
-
 /// The codes of one length. Codes stand in the highest bits.
 #[derive(Clone, Copy)]
 pub(super) struct LongCodes {
@@ -41,13 +34,14 @@ pub(super) struct LongCodes {
     pub(super) symbols: u16,
 }
 
-pub(super) static SHORT_CODES: [ShortCode; 1 << SHORT_BITS] = TABLES.short;
+/// The byte whose code the first [`SHORT_BITS`] bits start with, and the length of the code above it. 0: the code is longer.
+pub(super) static SHORT_CODES: [u16; 1 << SHORT_BITS] = TABLES.short;
 pub(super) static LONG_CODES: [LongCodes; LONG_LENGTHS] = TABLES.long;
 /// All bytes in the order of their codes.
 pub(super) static SYMBOLS: [u8; EOS] = TABLES.symbols;
 
 struct Tables {
-    short: [ShortCode; 1 << SHORT_BITS],
+    short: [u16; 1 << SHORT_BITS],
     long: [LongCodes; LONG_LENGTHS],
     symbols: [u8; EOS],
     codes: [u32; EOS + 1],
@@ -59,7 +53,7 @@ const LONG_LENGTHS: usize = 17;
 
 const fn tables() -> Tables {
     let mut tables = Tables {
-        short: [ShortCode { byte: 0, len: 0 }; 1 << SHORT_BITS],
+        short: [0; 1 << SHORT_BITS],
         long: [LongCodes { first: 0, last: 0, len: 0, symbols: 0 }; LONG_LENGTHS],
         symbols: [0; EOS],
         codes: [0; EOS + 1],
@@ -97,14 +91,14 @@ const fn tables() -> Tables {
     tables
 }
 
-const fn fill_short(table: &mut [ShortCode; 1 << SHORT_BITS], code: u32, len: u32, byte: u8) {
+const fn fill_short(table: &mut [u16; 1 << SHORT_BITS], code: u32, len: u32, byte: u8) {
     if len > SHORT_BITS {
         return;
     }
     let unused = SHORT_BITS - len;
     let mut at = code << unused;
     while at < (code + 1) << unused {
-        table[at as usize] = ShortCode { byte, len: len as u8 };
+        table[at as usize] = (len as u16) << 8 | byte as u16;
         at += 1;
     }
 }
