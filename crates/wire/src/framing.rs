@@ -117,6 +117,21 @@ impl Seen {
         })
     }
 
+    /// The same in HTTP/2, where frames delimit the body. `ends`: no body follows the head.
+    #[inline]
+    pub(crate) fn conclude_framed(&self, ends: bool) -> Result<Facts, Fault> {
+        if self.expects == Expects::Unknown {
+            return Err(Fault::ExpectationUnknown);
+        }
+        let framing = match self.content_length {
+            Some(length) => Framing::Length(length),
+            None if ends => Framing::None,
+            None => Framing::Chunked,
+        };
+        let expect_continue = !ends && self.expects == Expects::Continue;
+        Ok(Facts { framing, keep_alive: true, expect_continue, upgrade: false })
+    }
+
     /// RFC 9110 §8.6 lets a recipient take equal lengths for one. We do not: refuse, do not guess.
     fn note_content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
         if self.content_length.is_some() || value.contains(&b',') {

@@ -5,6 +5,7 @@ const PATH: u8 = 2;
 const QUERY: u8 = 4;
 const REG_NAME: u8 = 8;
 const TEXT: u8 = 16;
+const LOWER: u8 = 32;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -30,6 +31,9 @@ const fn class(byte: u8) -> u8 {
         || matches!(byte, b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
     {
         class |= TOKEN;
+        if !byte.is_ascii_uppercase() {
+            class |= LOWER;
+        }
     }
     // RFC 3986 §3.2.2, §3.3, §3.4. The percent sign is no member but of QUERY: it needs a look at the two bytes after it.
     if unreserved || sub_delim {
@@ -81,6 +85,13 @@ fn run_len(bytes: &[u8], class: u8) -> usize {
 #[inline]
 pub(crate) fn token_len(bytes: &[u8]) -> usize {
     run_len(bytes, TOKEN)
+}
+
+/// How many bytes at the start of `bytes` a field name of HTTP/2 may hold: a token without upper-case letters
+/// (RFC 9113 §8.2.1).
+#[inline]
+pub(crate) fn lower_token_len(bytes: &[u8]) -> usize {
+    run_len(bytes, LOWER)
 }
 
 /// How many bytes at the start of `bytes` a path may hold, except for the percent sign.

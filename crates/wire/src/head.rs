@@ -224,6 +224,41 @@ fn authority_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usi
     Ok(at.end)
 }
 
+/// Reads the target of HTTP/2, which is the path and query of `:path` (RFC 9113 §8.3.1), and notes its parts in `head`.
+#[inline]
+pub(crate) fn read_path(text: &[u8], path: Span, head: &mut Head) -> Result<(), Fault> {
+    let (start, end) = (path.start as usize, (path.start + path.len) as usize);
+    let bytes = &text[..end];
+    head.target = path;
+    match &bytes[start..] {
+        [b'/', ..] if path_and_query(bytes, start, head)? == end => Ok(()),
+        [b'/', ..] => Err(Fault::TargetByteNotAllowed),
+        b"*" if head.method == Method::OPTIONS => {
+            (head.path, head.query) = (path, None);
+            Ok(())
+        }
+        b"*" => Err(Fault::AsteriskWithoutOptions),
+        _ => Err(Fault::TargetFormUnknown),
+    }
+}
+
+/// Reads the target of CONNECT in HTTP/2, which is `:authority` (RFC 9113 §8.5), and notes its parts in `head`.
+pub(crate) fn read_connect(text: &[u8], authority: Span, head: &mut Head) -> Result<(), Fault> {
+    let (start, end) = (authority.start as usize, (authority.start + authority.len) as usize);
+    head.target = authority;
+    authority_form(text, start..end, head).map(|_| ())
+}
+
+/// Whether `bytes` are a host, not empty, with an optional port.
+#[inline]
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+    // Nearly always.
+    if !bytes.is_empty() && reg_name_len(bytes) == bytes.len() {
+        return true;
+    }
+    matches!(authority(bytes), Some(Authority { host: 1.., .. }))
+}
+
 /// RFC 9112 §3.2.2, for the schemes that an HTTP server has an answer for.
 fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usize, Fault> {
     let target = &bytes[at.clone()];

@@ -48,7 +48,6 @@ mod grammar;
 mod head;
 pub mod hpack;
 mod http1;
-#[allow(dead_code)]
 mod http2;
 mod limits;
 mod proxy;
@@ -66,7 +65,7 @@ pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
 pub use http2::{
     Budget, ErrorCode, ExpectedBody, Frame, Http2, Http2Fault, Http2Response, Http2Settings, PeerSettings,
-    Priority, Violation, Window,
+    Priority, RequestHead, Violation, Window,
 };
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};

@@ -162,6 +162,12 @@ macro_rules! violations {
     };
 }
 
+impl From<Fault> for Violation {
+    fn from(fault: Fault) -> Violation {
+        Violation::Message(fault)
+    }
+}
+
 /// The request is malformed, and may be told so.
 const MALFORMED: Option<StatusCode> = Some(StatusCode::BAD_REQUEST);
 
@@ -227,6 +233,8 @@ violations! {
         "A pseudo-field that the message needs is missing."
     PseudoFieldNotAllowed PROTOCOL_ERROR MALFORMED, "RFC 9113 §8.5"
         "A pseudo-field is given that the message must not have."
+    StatusInvalid PROTOCOL_ERROR None, "RFC 9113 §8.3.2"
+        "The status is not a number from 100 to 599, or is 101, or ends a stream although it is interim."
     SchemeUnknown PROTOCOL_ERROR MALFORMED, "RFC 9113 §8.3.1"
         "The scheme is neither `http` nor `https`."
     HostDiffers PROTOCOL_ERROR MALFORMED, "RFC 9113 §8.3.1"

@@ -1,38 +1,46 @@
 //! Writes the response of one stream.
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Http2;
+use super::block::{
+    BlockStart, write_content_length, write_content_type, write_date, write_fields, write_given,
+};
 use crate::date::Date;
-use crate::encode::{Delimiter, ResponseHead};
+use crate::encode::{self, Delimiter, Plan, Request, ResponseHead};
 use crate::error::Misuse;
-use crate::head::Head;
-use crate::state::Writing;
+use crate::grammar::elements;
+use crate::head::{Head, Version};
+use crate::hpack::encode_status;
+use crate::state::{WriteEvent, Writing};
 
-/// The response of one stream: what [`Http1`](crate::Http1) does for its connection. It needs nothing of the
-/// connection, so any thread can write the response, in any order with others.
+/// The response of one stream: what [`Http1`](crate::Http1) does for its connection, by the same rules. It needs nothing
+/// of the connection, so any thread can write the response, in any order with others.
 ///
-/// The bytes of the body are framed where the windows are known. So [`write_body`](Http2Response::count_body) only
-/// counts them.
+/// Bytes of the body are framed where the windows are known, by [`Http2::write_data`] or [`Http2::data_header`]. So
+/// [`count_body`](Http2Response::count_body) only counts them.
 #[derive(Clone, Copy, Debug)]
 pub struct Http2Response {
     stream: u32,
     is_head: bool,
     is_connect: bool,
-    /// The peer has lowered the size of our dynamic table, which is 0: the block has to say so.
+    /// The peer has lowered the size of the table for encoding, and each block says that it is 0.
     resets_table: bool,
+    closes: bool,
     writing: Writing,
     delimiter: Delimiter,
 }
 
 impl Http2Response {
-    /// Returns the response to the request with this head.
-    pub fn new(http: &Http2, stream: u32, head: &Head) -> Http2Response {
+    /// Returns the response to a request, of which only the method matters.
+    #[inline]
+    pub fn new(http: &Http2, stream: u32, method: &Method) -> Http2Response {
         Http2Response {
             stream,
-            is_head: head.method == http::Method::HEAD,
-            is_connect: head.method == http::Method::CONNECT,
-            resets_table: http.resets_table(),
+            is_head: *method == Method::HEAD,
+            is_connect: *method == Method::CONNECT,
+            resets_table: http.resets_table,
+            closes: false,
             writing: Writing::Head,
             delimiter: Delimiter::NoBody,
         }
@@ -44,45 +52,131 @@ impl Http2Response {
     /// As [`Http1::write_interim`](crate::Http1::write_interim).
     pub fn write_interim(
         &mut self,
-        _status: StatusCode,
-        _fields: &[(HeaderName, HeaderValue)],
-        _out: &mut Vec<u8>,
+        status: StatusCode,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
-        Err(Misuse::StatusNotAllowed)
+        let writing = self.writing.next(WriteEvent::Interim)?;
+        encode::interim(status, fields)?;
+        self.writing = writing;
+        let block = BlockStart::new(self.stream, self.resets_table, out);
+        encode_status(status, out);
+        write_fields(fields, out);
+        block.finish(false, out);
+        Ok(())
     }
 
     /// Appends the head of the final response. Returns whether it ends the stream, because the response has no body.
-    /// The rules are those of HTTP/1.1. Fields that concern a connection are left out: see
-    /// [`closes`](Http2Response::closes).
+    /// Fields that concern a connection are left out: see [`closes`](Http2Response::closes).
     ///
     /// # Errors
     /// The error of the head. Nothing is written then, and another head may be tried.
+    #[inline]
     pub fn write_head(
         &mut self,
-        _head: &ResponseHead<'_>,
-        _date: &Date,
-        _out: &mut Vec<u8>,
+        head: &ResponseHead<'_>,
+        date: &Date,
+        out: &mut Vec<u8>,
     ) -> Result<bool, Misuse> {
-        Err(Misuse::StatusNotAllowed)
+        let writing = self.writing.next(WriteEvent::Head)?;
+        let plan = encode::plan(head, self.request(false))?;
+        let ends =
+            plan.delimiter == Delimiter::Length(0) || (plan.delimiter == Delimiter::NoBody && !plan.switches);
+        self.write_planned(head, head.status, &plan, ends, date, out);
+        self.writing = writing;
+        Ok(ends)
+    }
+
+    /// Appends a whole response, which ends the stream. `head` gives the length of `body` as
+    /// [`BodyLength::Exact`](crate::BodyLength::Exact). The windows are the caller's.
+    ///
+    /// # Errors
+    /// As [`Http1::write_response`](crate::Http1::write_response).
+    #[inline]
+    pub fn write_response(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let ends = self.write_head(head, date, out)?;
+        self.count_body(body.len() as u64)?;
+        if !ends {
+            Http2::write_data(self.stream, body, true, out);
+        }
+        self.finish(&[], out).map(|_| ())
     }
 
     /// Appends the head that accepts the protocol of an extended CONNECT (RFC 8441 §5), for a `head` that accepts an
-    /// upgrade in HTTP/1.1: 101 becomes 200. `request_head` was read into `text`.
+    /// upgrade in HTTP/1.1: 101 becomes 200, and `Sec-WebSocket-Accept` is left out. `request_head` was read into
+    /// `text`.
     ///
     /// # Errors
     /// As [`Http1::write_switch`](crate::Http1::write_switch).
     pub fn write_switch(
         &mut self,
-        _head: &ResponseHead<'_>,
-        _request_head: &Head,
-        _text: &[u8],
-        _date: &Date,
-        _out: &mut Vec<u8>,
+        head: &ResponseHead<'_>,
+        request_head: &Head,
+        text: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
-        Err(Misuse::StatusNotAllowed)
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Misuse::StatusNotAllowed);
+        }
+        let writing = self.writing.next(WriteEvent::Head)?;
+        let can_switch =
+            request_head.protocol.is_some_and(|protocol| names_protocol(head.fields, protocol.of(text)));
+        let plan = encode::plan(head, self.request(can_switch))?;
+        self.write_planned(head, StatusCode::OK, &plan, false, date, out);
+        self.writing = writing;
+        Ok(())
+    }
+
+    #[inline]
+    fn request(&self, can_switch: bool) -> Request {
+        let Http2Response { is_head, is_connect, .. } = *self;
+        // Content before a tunnel has no place: all DATA of CONNECT is of the tunnel.
+        Request { version: Version::Http2, is_head, is_connect, is_read: true, can_switch }
+    }
+
+    #[inline]
+    fn write_planned(
+        &mut self,
+        head: &ResponseHead<'_>,
+        status: StatusCode,
+        plan: &Plan,
+        ends: bool,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) {
+        let block = BlockStart::new(self.stream, self.resets_table, out);
+        encode_status(status, out);
+        if !plan.date_given {
+            write_date(date, out);
+        }
+        if let Some(value) = head.content_type
+            && !plan.content_type_given
+        {
+            write_content_type(value.as_bytes(), out);
+        }
+        if !head.fields.is_empty() {
+            let limit = (plan.last_modified_given && !plan.date_given).then_some(date);
+            let accepts = head.status == StatusCode::SWITCHING_PROTOCOLS;
+            let is_left_out = |name: &HeaderName| accepts && *name == http::header::SEC_WEBSOCKET_ACCEPT;
+            write_given(head.fields, limit, is_left_out, out);
+        }
+        if let Some(length) = plan.content_length {
+            write_content_length(length, out);
+        }
+        block.finish(ends, out);
+        self.closes |= head.close || plan.close;
+        self.delimiter = if plan.switches { Delimiter::Close } else { plan.delimiter };
     }
 
     /// Whether the response has a body to send: see [`Http1::sends_body`](crate::Http1::sends_body).
+    #[inline]
     pub fn sends_body(&self) -> bool {
         match self.writing {
             Writing::Head => !self.is_head,
@@ -90,44 +184,77 @@ impl Http2Response {
         }
     }
 
-    /// Counts bytes of the body that are given to [`Http2::write_data`]. If the response sends no body, they must not be.
+    /// Counts bytes of the body, which the caller frames and sends if the response [sends a
+    /// body](Http2Response::sends_body).
     ///
     /// # Errors
     /// [`Misuse::TooManyBytes`] if the head declared fewer bytes. Out of turn before the head and after the end.
-    pub fn count_body(&mut self, _bytes: u64) -> Result<(), Misuse> {
-        Err(Misuse::TooManyBytes)
+    #[inline]
+    pub fn count_body(&mut self, bytes: u64) -> Result<(), Misuse> {
+        self.writing = self.writing.next(WriteEvent::Body)?;
+        if let Delimiter::Length(left) = &mut self.delimiter {
+            *left = left.checked_sub(bytes).ok_or(Misuse::TooManyBytes)?;
+        }
+        Ok(())
     }
 
     /// Whether all is written of a body whose length the head has declared. The last DATA may end the stream.
+    #[inline]
     pub fn has_written_all(&self) -> bool {
         self.delimiter == Delimiter::Length(0)
     }
 
-    /// Trailers can follow the body: its length is not declared.
+    /// Trailers can follow the body in progress: its length is not declared.
     pub fn takes_trailers(&self) -> bool {
         self.writing == Writing::Body && self.delimiter == Delimiter::Chunked
     }
 
-    /// The body is whole. Returns whether the trailers were written, which end the stream. Otherwise the caller ends
-    /// the stream with its last DATA, unless the head did.
+    /// The body is whole. Returns whether trailers were appended, which end the stream. Otherwise the caller ends the
+    /// stream with its last DATA, unless the head did.
     ///
     /// # Errors
-    /// As [`Http1::finish`](crate::Http1::finish). After [`Misuse::TooFewBytes`] the stream has to be reset.
+    /// As [`Http1::finish`](crate::Http1::finish). After [`Misuse::TooFewBytes`], the stream has to be reset.
+    #[inline]
     pub fn finish(
         &mut self,
-        _trailers: &[(HeaderName, HeaderValue)],
-        _out: &mut Vec<u8>,
+        trailers: &[(HeaderName, HeaderValue)],
+        out: &mut Vec<u8>,
     ) -> Result<bool, Misuse> {
-        Err(Misuse::TooFewBytes)
+        let writing = self.writing.next(WriteEvent::Finish)?;
+        if let Delimiter::Length(1..) = self.delimiter {
+            self.writing = self.writing.next(WriteEvent::Break)?;
+            return Err(Misuse::TooFewBytes);
+        }
+        let mut is_written = false;
+        if !trailers.is_empty() {
+            encode::trailers(self.delimiter, trailers)?;
+            is_written = self.delimiter == Delimiter::Chunked;
+        }
+        if is_written {
+            let block = BlockStart::new(self.stream, self.resets_table, out);
+            write_fields(trailers, out);
+            block.finish(true, out);
+        }
+        self.writing = writing;
+        Ok(is_written)
     }
 
     /// The head asked to close the connection: a GOAWAY should follow.
     pub fn closes(&self) -> bool {
-        false
+        self.closes
     }
 
-    /// How far the response has been written.
+    /// Returns how far the response has been written.
+    #[inline]
     pub fn writing(&self) -> Writing {
         self.writing
     }
+}
+
+/// Whether these fields of a response name this protocol in `Upgrade`, and no other.
+fn names_protocol(fields: &[(HeaderName, HeaderValue)], protocol: &[u8]) -> bool {
+    let mut named = (fields.iter().filter(|(name, _)| name == http::header::UPGRADE))
+        .flat_map(|(_, value)| elements(value.as_bytes()))
+        .peekable();
+    named.peek().is_some() && named.all(|named| named.eq_ignore_ascii_case(protocol))
 }
