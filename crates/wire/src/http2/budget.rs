@@ -16,7 +16,8 @@ use super::frame::Frame;
 /// | PING, PRIORITY, PRIORITY_UPDATE, trailers, a WINDOW_UPDATE below 1,024, a frame of unknown type | -1 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    points: u32,
+    /// In thousandths of a point, because time adds 33 of those a millisecond.
+    thousandths: u32,
     /// Millisecond up to which time was counted.
     counted: u64,
 }
@@ -31,14 +32,16 @@ impl Budget {
     /// Price of a stream that is reset, by either side.
     pub const RESET: u32 = 10;
 
+    const FULL: u32 = Budget::POINTS_MAX * 1_000;
+
     /// Returns a full budget. `now` is in milliseconds since any time.
     pub fn new(now: u64) -> Budget {
-        Budget { points: Budget::POINTS_MAX, counted: now }
+        Budget { thousandths: Budget::FULL, counted: now }
     }
 
     /// Returns the points that are left.
     pub fn points(&self) -> u32 {
-        self.points
+        self.thousandths / 1_000
     }
 
     /// Takes points. A price of 0 costs no time either.
@@ -50,10 +53,12 @@ impl Budget {
         if points == 0 {
             return Ok(());
         }
-        self.count_time(now);
-        match self.points.checked_sub(points) {
+        let passed = now.saturating_sub(self.counted);
+        self.counted = self.counted.max(now);
+        self.add(passed.saturating_mul(u64::from(Budget::POINTS_A_SECOND)));
+        match self.thousandths.checked_sub(points.saturating_mul(1_000)) {
             Some(left) => {
-                self.points = left;
+                self.thousandths = left;
                 Ok(())
             }
             None => Err(Http2Fault::connection(Violation::BudgetSpent)),
@@ -63,20 +68,13 @@ impl Budget {
     /// Adds points, such as those for a response that was sent whole.
     #[inline]
     pub fn earn(&mut self, points: u32) {
-        self.points = (self.points + points).min(Budget::POINTS_MAX);
+        self.add(u64::from(points) * 1_000);
     }
 
-    /// Adds the points of the time since the last call, and keeps the part of a point that is left.
-    fn count_time(&mut self, now: u64) {
-        let passed = now.saturating_sub(self.counted);
-        let rate = u64::from(Budget::POINTS_A_SECOND);
-        let points = (passed.saturating_mul(rate) / 1_000).min(u64::from(Budget::POINTS_MAX));
-        if self.points + points as u32 >= Budget::POINTS_MAX {
-            (self.points, self.counted) = (Budget::POINTS_MAX, self.counted.max(now));
-        } else {
-            self.points += points as u32;
-            self.counted += (points * 1_000).div_ceil(rate);
-        }
+    #[inline]
+    fn add(&mut self, thousandths: u64) {
+        let sum = u64::from(self.thousandths).saturating_add(thousandths);
+        self.thousandths = sum.min(u64::from(Budget::FULL)) as u32;
     }
 }
 

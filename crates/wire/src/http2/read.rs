@@ -238,7 +238,7 @@ impl Http2 {
         let fits = match header.kind {
             kind::RST_STREAM | kind::WINDOW_UPDATE => header.len == 4,
             kind::SETTINGS if header.has(flag::ACK) => header.len == 0,
-            kind::SETTINGS => header.len % 6 == 0,
+            kind::SETTINGS => header.len.is_multiple_of(6),
             kind::PING => header.len == 8,
             kind::GOAWAY => header.len >= 8,
             kind::PRIORITY_UPDATE => header.len >= 4,

@@ -1,12 +1,15 @@
 //! Feeds tests' bytes to a connection whole, in steps, and with a tail, and expects the same events of all.
 
+mod floods;
+mod frames;
 mod heads;
+mod windows;
 
 use super::*;
 use crate::framing::Framing;
 use crate::head::{Field, Span};
 use crate::hpack::encode_field;
-use frame::{Header, flag, kind};
+use frame::{Header, PAYLOAD_BYTES_MAX, flag, kind};
 
 /// A head as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
