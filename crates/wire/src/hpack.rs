@@ -59,7 +59,7 @@ pub struct DecodedField {
 }
 
 /// Decodes the field blocks of one direction of a connection, in their order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Decoder {
     table: Table,
 }

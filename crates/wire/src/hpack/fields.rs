@@ -107,11 +107,8 @@ impl<F: FnMut(&mut Vec<u8>, DecodedField)> Fields<'_, F> {
         if self.counted <= self.bytes_max {
             return Ok(true);
         }
-        if self.counted / LIMIT_FACTOR_MAX < self.bytes_max {
-            Ok(false)
-        } else {
-            Err(HpackFault::FieldsTooLong)
-        }
+        let counted_max = self.bytes_max.saturating_mul(LIMIT_FACTOR_MAX);
+        if self.counted <= counted_max { Ok(false) } else { Err(HpackFault::FieldsTooLong) }
     }
 
     /// Gives out the field whose text starts at `start` and ends with the text.

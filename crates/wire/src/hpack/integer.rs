@@ -47,3 +47,6 @@ fn write_more(mut value: usize, out: &mut Vec<u8>) {
     }
     out.push(value as u8);
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ const CAPACITY_MIN: usize = 256;
 /// Fields in the order of their arrival. Their text is one run of bytes, so that an entry is copied at once: each new
 /// entry goes to the end, and the bytes of evicted entries are dropped when the end is reached.
 /// The overhead of an entry, which holds no bytes here, leaves room enough between two such moves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     text: Vec<u8>,
     /// The oldest first. At most `size_max / 32`.
@@ -134,5 +134,18 @@ impl Table {
             let capacity = needed.max(2 * self.text.capacity()).max(CAPACITY_MIN).min(self.bytes_max);
             self.text.reserve_exact(capacity - self.text.len());
         }
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    /// Returns the size, as RFC 7541 counts.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Returns the bytes that are allocated.
+    pub(super) fn bytes_held(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 }
