@@ -23,6 +23,7 @@ mod deferred;
 mod exchange;
 mod feed_body;
 mod handshake;
+mod http2;
 mod io;
 mod io_wait;
 mod observed;
@@ -47,6 +48,7 @@ pub(crate) use io_wait::{IoWait, Readiness};
 pub(crate) use owner::Registered;
 
 use self::conn_count::CountGuard;
+use self::http2::Role;
 use self::observed::Observed;
 use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
@@ -78,7 +80,9 @@ pub(crate) enum Step {
     /// A part of a TLS handshake, which takes some CPU: [`Conn::advance_handshake`].
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     Handshake,
-    /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
+    /// Frames of HTTP/2 to read, with requests among them: [`Conn::read_frames`].
+    Stream,
+    /// Bytes from the peer, from its feed, or from its streams: [`Conn::watch_feed`].
     WaitFeed,
     /// To be dropped.
     Close,
@@ -103,6 +107,8 @@ enum Phase {
     FeedBody,
     /// The response to an upgrade is being sent. Then the connection leaves this code.
     Upgrade,
+    /// The connection has many requests.
+    Http2,
     /// The rest of a response is being sent.
     Send(After),
     /// The rest of an unread body is being dropped.
@@ -146,6 +152,7 @@ pub(crate) struct Conn {
     pub(crate) owner: Owner,
     /// Value that handlers keep for the connection.
     value: ConnValue,
+    role: Role,
 }
 
 impl Conn {
@@ -175,6 +182,7 @@ impl Conn {
             observed: Observed::of_server(cx),
             owner: Owner::default(),
             value: None,
+            role: Role::Http1,
         })
     }
 
@@ -192,6 +200,7 @@ impl Conn {
                 Phase::Deferred => self.await_response(now, cx),
                 Phase::FeedBody => self.feed_on(now, cx),
                 Phase::Upgrade => Some(if self.unsent() > 0 { Step::Write } else { Step::Upgrade }),
+                Phase::Http2 => self.step_http2(now, cx),
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
                 Phase::Proxy => self.read_proxy_header(now, cx),
@@ -208,6 +217,9 @@ impl Conn {
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
         if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
             return due;
+        }
+        if self.phase == Phase::Http2 {
+            return self.deadline_of_http2(cx);
         }
         match cx.stage() {
             Stage::Running => self.timer.deadline(&cx.settings),
@@ -278,6 +290,12 @@ impl Conn {
         self.read_closed |= ended;
     }
 
+    /// Records that another thread has woken the connection. For one request of HTTP/2, that is what an event is for a
+    /// socket.
+    pub(crate) fn note_woken(&mut self) {
+        self.read_ready |= self.is_stream();
+    }
+
     /// Resets the budget, because the owner takes the connection up.
     pub(crate) fn begin_cycle(&mut self) {
         (self.owner.budget_used, self.owner.has_read) = (0, false);
@@ -286,7 +304,7 @@ impl Conn {
     /// Returns whether a read is the next step, whatever the time is, because nothing waits to be sent or handled
     /// before it.
     pub(crate) fn reads_first(&self) -> bool {
-        self.read_ready && self.phase == Phase::Head && self.unsent() == 0
+        self.read_ready && matches!(self.phase, Phase::Head | Phase::Http2) && self.unsent() == 0
     }
 
     pub(crate) fn is_read_ready(&self) -> bool {
@@ -350,20 +368,10 @@ impl Conn {
                 self.peer_keep_alive = buffers.head.keep_alive;
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
-                let has_use = match buffers.head.framing {
-                    Framing::None => false,
-                    // The handler rejects it at once, or has a limit of its own.
-                    Framing::Length(length) => length <= cx.settings.body_bytes_max,
-                    Framing::Chunked => true,
-                };
-                // A client that waits for 100 Continue sends nothing before the handler asks for it.
-                let ahead = has_use && !self.http.wants_continue();
-                let is_absolute = buffers.head.is_absolute();
-                let ahead = self.reads_ahead(ahead, cx)?;
-                self.phase = if ahead { Phase::Body } else { Phase::Ready };
-                if is_absolute || self.is_secured() {
-                    self.refuse_if_misdirected(cx);
-                }
+                self.begin_request(cx)
+            }
+            Err(_) if buffers.unread().starts_with(b"PRI ") && self.may_begin_http2(cx) => {
+                self.begin_http2(now, cx);
                 None
             }
             Err(fault) => {
@@ -371,6 +379,27 @@ impl Conn {
                 None
             }
         }
+    }
+
+    /// Continues after the head of a request. None: the step is to be asked for again.
+    #[inline(always)]
+    fn begin_request(&mut self, cx: &Context) -> Option<Step> {
+        let head = &self.buffers.as_deref()?.head;
+        let has_use = match head.framing {
+            Framing::None => false,
+            // The handler rejects it at once, or has a limit of its own.
+            Framing::Length(length) => length <= cx.settings.body_bytes_max,
+            Framing::Chunked => true,
+        };
+        // A client that waits for 100 Continue sends nothing before the handler asks for it.
+        let ahead = has_use && !self.http.wants_continue();
+        let is_absolute = head.is_absolute();
+        let ahead = self.reads_ahead(ahead, cx)?;
+        self.phase = if ahead { Phase::Body } else { Phase::Ready };
+        if is_absolute || self.is_secured() {
+            self.refuse_if_misdirected(cx);
+        }
+        None
     }
 
     /// Waits for more of the request. Unsent bytes go first, and until then the peer's time is that of the response.

@@ -6,11 +6,12 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::body::{BodyEvent, BodyReader};
 use crate::date::Date;
-use crate::encode::{self, Delimiter, Persistence, Request, ResponseHead};
+use crate::encode::{self, Delimiter, Persistence, Plan, Request, ResponseHead};
 use crate::error::{Fault, Misuse};
 use crate::framing::Framing;
 use crate::head::{self, Head, HeadEvent, Scan, Version};
 use crate::limits::Limits;
+use crate::segment;
 use crate::state::{After, KeepAlive, ReadEvent, Reading, WriteEvent, Writing, after};
 
 /// One connection's protocol, server side. It holds no bytes of the connection but trailers.
@@ -80,6 +81,14 @@ impl Http1 {
                 Err(self.refuse(fault))
             }
         }
+    }
+
+    /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
+    /// `head.framing` says. The response is written as [`Segment`](crate::Segment)s.
+    pub fn begin_stream(&mut self, head: &Head) {
+        self.begin(head);
+        // A stream has one request.
+        self.keep_alive.and(false);
     }
 
     fn begin(&mut self, head: &Head) {
@@ -255,7 +264,10 @@ impl Http1 {
         // nobody can tell which, so nobody reads on.
         let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
         self.keep_alive.and(is_in_step && !head.close && !plan.close);
-        encode::write_head(head, &plan, self.persistence(plan.switches), date, out);
+        match self.request.version {
+            Version::Http2 => write_segment_of_head(head, &plan, date, out),
+            _ => encode::write_head(head, &plan, self.persistence(plan.switches), date, out),
+        }
         // The connection belongs to another protocol now.
         self.keep_alive.and(!plan.switches);
         self.delimiter = plan.delimiter;
@@ -306,6 +318,10 @@ impl Http1 {
                 out.extend_from_slice(data);
             }
             Delimiter::Chunked if data.is_empty() => {}
+            Delimiter::Chunked if self.request.version == Version::Http2 => {
+                segment::write_part(data.len() as u64, out);
+                out.extend_from_slice(data);
+            }
             Delimiter::Chunked => encode::write_chunk(data, out),
             Delimiter::Close => out.extend_from_slice(data),
         }
@@ -323,6 +339,10 @@ impl Http1 {
             Delimiter::NoBody | Delimiter::Close => Ok(b""),
             Delimiter::Length(left) => {
                 self.delimiter = Delimiter::Length(self.count_off(left, bytes)?);
+                Ok(b"")
+            }
+            Delimiter::Chunked if self.request.version == Version::Http2 => {
+                segment::write_part(bytes, out);
                 Ok(b"")
             }
             Delimiter::Chunked => {
@@ -382,7 +402,11 @@ impl Http1 {
         }
         encode::trailers(self.delimiter, trailers)?;
         if self.delimiter == Delimiter::Chunked {
-            encode::write_last_chunk(trailers, out);
+            match self.request.version {
+                Version::Http2 if trailers.is_empty() => segment::write_end(out),
+                Version::Http2 => segment::write_trailers(out, |out| encode::write_block(trailers, out)),
+                _ => encode::write_last_chunk(trailers, out),
+            }
         }
         self.writing = writing;
         Ok(after(self.reading, self.keep_alive))
@@ -425,6 +449,17 @@ impl Http1 {
 }
 
 /// RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
+/// Appends the head as a segment, and what begins a body of known length.
+#[inline(never)]
+fn write_segment_of_head(head: &ResponseHead<'_>, plan: &Plan, date: &Date, out: &mut Vec<u8>) {
+    segment::write_head(head.close || plan.close, out, |out| encode::write_response(head, plan, date, out));
+    match plan.delimiter {
+        Delimiter::NoBody => segment::write_end(out),
+        Delimiter::Length(length) => segment::write_whole_body(length, out),
+        Delimiter::Chunked | Delimiter::Close => {}
+    }
+}
+
 fn begins_head(bytes: &[u8]) -> bool {
     bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ")
 }

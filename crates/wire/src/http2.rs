@@ -17,6 +17,7 @@ mod response;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod whole_block;
 mod window;
 mod write;
 

@@ -52,6 +52,7 @@ mod http2;
 mod limits;
 mod proxy;
 mod response;
+mod segment;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -70,4 +71,5 @@ pub use http2::{
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};
 pub use response::{Received, ResponseFault, ResponseReader};
+pub use segment::Segment;
 pub use state::{After, WriteEvent, Writing};

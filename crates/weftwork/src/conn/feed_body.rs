@@ -212,7 +212,7 @@ impl Conn {
         match self.pending_body.as_deref() {
             Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key),
             Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key),
-            _ => true,
+            _ => self.watch_streams(wakes, key),
         }
     }
 
@@ -227,7 +227,7 @@ impl Conn {
 
     /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
-        matches!(self.phase, Phase::FeedBody | Phase::Deferred)
+        matches!(self.phase, Phase::FeedBody | Phase::Deferred | Phase::Http2)
     }
 
     #[inline(never)]

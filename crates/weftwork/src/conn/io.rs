@@ -67,6 +67,9 @@ impl Conn {
     fn note_read(&mut self, read: io::Result<usize>, space: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
+                if self.phase == Phase::Http2 {
+                    self.note_frames();
+                }
                 if let Some(observed) = &mut self.observed {
                     observed.note_read();
                 }

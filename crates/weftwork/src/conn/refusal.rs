@@ -35,6 +35,14 @@ impl Conn {
         self.refuse(fault.status(), &detail, &setting, cx);
     }
 
+    /// Rejects a request that breaks a rule of HTTP/2.
+    #[cold]
+    pub(super) fn refuse_malformed(&mut self, detail: &str, cx: &Context) {
+        cx.record(Event::Rejected(Rule::HTTP2));
+        self.observe_refusal("malformed_request", cx);
+        self.refuse(StatusCode::BAD_REQUEST, detail, "", cx);
+    }
+
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
         cx.record(Event::Rejected(Rule::PROXY_PROTOCOL));

@@ -40,6 +40,8 @@ pub(super) struct ConnThread<'a> {
     state: &'a mut ThreadState,
     /// Returns whether other connections wait for a thread or a slot.
     is_wanted: &'a dyn Fn() -> bool,
+    /// Gives one request of an HTTP/2 connection to another thread.
+    start: &'a dyn Fn(Box<Conn>),
     /// Woken when the feed of the connection has data. Created for the first wait.
     waker: Option<Arc<PipeWaker>>,
     /// The time, read after each call and each wait. A write that does not block takes no time.
@@ -52,8 +54,9 @@ impl<'a> ConnThread<'a> {
         handler: &'a dyn Handler,
         state: &'a mut ThreadState,
         is_wanted: &'a dyn Fn() -> bool,
+        start: &'a dyn Fn(Box<Conn>),
     ) -> ConnThread<'a> {
-        ConnThread { cx, handler, state, is_wanted, waker: None, now: cx.clock.now() }
+        ConnThread { cx, handler, state, is_wanted, start, waker: None, now: cx.clock.now() }
     }
 
     /// Serves the connection until it ends.
@@ -71,6 +74,7 @@ impl<'a> ConnThread<'a> {
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
                 Step::Handshake => self.handshake(conn),
+                Step::Stream => self.start_streams(conn),
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::WaitFeed => self.wait_for_feed(conn, stage),
             };
@@ -89,6 +93,14 @@ impl<'a> ConnThread<'a> {
         let ThreadState { dates, slot, .. } = &mut *self.state;
         self.now =
             conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, slot });
+        None
+    }
+
+    /// Gives each request that has arrived to a thread of its own.
+    fn start_streams(&mut self, conn: &mut Conn) -> Option<Outcome> {
+        while let Some(stream) = conn.read_frames(self.now, self.cx, &mut self.state.pool) {
+            (self.start)(stream);
+        }
         None
     }
 
@@ -143,6 +155,8 @@ impl<'a> ConnThread<'a> {
     /// must be checked.
     fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Outcome> {
         conn.release_buffers(&mut self.state.pool);
+        // The connection of a request of HTTP/2 tells everything by one descriptor.
+        let event = if conn.is_stream() { PollFlags::IN } else { event };
         let cx = self.cx;
         let deadline = conn.deadline(cx);
         let look = match conn.is_lingering() {

@@ -190,7 +190,7 @@ impl LoopGroup {
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
     pub(super) fn deregister(&self, conn: &mut Conn) {
         let home = conn.owner.loop_index as usize;
-        if std::mem::take(&mut conn.owner.registered) != Registered::Not {
+        if std::mem::take(&mut conn.owner.registered) != Registered::Not && !conn.is_stream() {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.handles[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }

@@ -210,20 +210,21 @@ impl Workers {
         self.threads.work(&self.pool, &|| self.spawn(), |Work::Job(job)| {
             let mut next = Some(job);
             while let Some(Job { conn, acceptor }) = next {
-                self.serve(conn, &mut state);
+                self.serve(conn, acceptor, &mut state);
                 next = self.try_accept(acceptor);
             }
             state.pool.trim();
         });
     }
 
-    fn serve(&self, mut conn: Box<Conn>, state: &mut ThreadState) {
+    fn serve(self: &Arc<Workers>, mut conn: Box<Conn>, acceptor: usize, state: &mut ThreadState) {
         if self.cx.stage() == Stage::Closing {
             // It came out of the queue just before the queue was closed.
             return conn.refuse_stopping(&self.cx);
         }
         let is_wanted = || self.is_wanted();
-        match ConnThread::new(&self.cx, &*self.handler, state, &is_wanted).serve(&mut conn) {
+        let start = |conn| self.submit(Job { conn, acceptor }, self.cx.clock.now());
+        match ConnThread::new(&self.cx, &*self.handler, state, &is_wanted, &start).serve(&mut conn) {
             Outcome::Closed => conn.reclaim(&mut state.pool),
             Outcome::Upgraded => {
                 conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted)

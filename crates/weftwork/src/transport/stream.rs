@@ -10,6 +10,7 @@
 //! addresses then belongs to the kernel. A keep-alive request had two of those returns, which cost 0.66 us
 //! (docs/performance.md, "Returns after system calls").
 
+mod pipe;
 mod session;
 mod socket;
 
@@ -24,6 +25,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
+pub(crate) use self::pipe::{StreamHub, StreamPipe};
 pub(crate) use self::socket::Socket;
 use self::socket::{Cork, RecvTimeout, retry};
 use super::system::{SEND, SOCKETS_WAIT, cork, limit_unread};
@@ -37,11 +39,11 @@ pub(crate) enum Stream {
     /// A socket with a TLS session. Its code is kept out of the functions for sockets in clear.
     #[cfg(feature = "_tls")]
     Tls(Box<TlsStream>),
-    /// A connection in memory for tests. Its owner drives it, and no engine does.
+    /// A connection in memory: one request of an HTTP/2 connection, or a test.
     Memory(Arc<dyn Duplex>),
 }
 
-/// An end of a connection in memory. It fails with the same errors as a socket.
+/// An end of a connection in memory, such as one request of HTTP/2. It fails with the same errors as a socket.
 pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
@@ -54,7 +56,7 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Returns whether the peer has closed its side, even if bytes are still unread.
     fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
-    /// Returns any open descriptor. It is never polled.
+    /// Returns a descriptor that is readable after each change, for a thread that waits.
     fn fd(&self) -> BorrowedFd<'_>;
 }
 

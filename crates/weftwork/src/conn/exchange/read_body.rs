@@ -212,6 +212,7 @@ impl ConnExchange<'_> {
         // A client may read its response up to here before it sends more. Bytes that the kernel could not accept follow
         // as soon as it has space.
         let ready = if self.conn.unsent() > 0 { Readiness::Either } else { Readiness::Read };
+        let ready = self.conn.readiness(ready);
         let waited = self.wait_unseen(until, |live| live.wait.ready(live.conn.stream.as_fd(), ready, until));
         if until < deadline && waited.as_ref().is_err_and(is_timed_out) {
             return Ok(false);

@@ -210,7 +210,8 @@ impl<'a> ConnExchange<'a> {
             if flushed == Flushed::WouldBlock {
                 let until = self.conn.deadline(self.cx);
                 let waited = self.wait_unseen(until, |live| {
-                    live.wait.ready(live.conn.stream.as_fd(), Readiness::Write, until)
+                    let ready = live.conn.readiness(Readiness::Write);
+                    live.wait.ready(live.conn.stream.as_fd(), ready, until)
                 });
                 match waited {
                     Err(error)

@@ -28,7 +28,7 @@ pub(crate) use acceptor::{Current, TlsAcceptor};
 pub(crate) use failure::HandshakeError;
 pub use info::TlsInfo;
 pub(crate) use scratch::trim_scratch;
-pub(crate) use stream::{Handshake, TlsStream};
+pub(crate) use stream::{Established, Handshake, TlsStream};
 
 /// Protocols that the server offers to clients (RFC 7301), the preferred one first.
 pub(crate) const ALPN: &[&[u8]] = &[b"http/1.1"];

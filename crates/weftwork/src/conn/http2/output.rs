@@ -1,0 +1,248 @@
+//! Cuts the responses of the streams into frames, in the order of their priorities (RFC 9218).
+
+use weftwork_wire::{ErrorCode, Http2, Segment, Window};
+
+use super::Http2Conn;
+use super::streams::{ResponsePart, StreamEntry};
+use crate::conn::OUTPUT_BYTES_MAX;
+use crate::transport::context::Context;
+
+/// Content of a DATA frame, which with its header fills a TLS record.
+const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
+/// Urgencies of RFC 9218 section 4.1.
+const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
+
+/// The end of the connection that frames are written to.
+struct Sink<'a> {
+    output: &'a mut Vec<u8>,
+    window: &'a mut Window,
+    frame_bytes_max: u32,
+    has_written_block: &'a mut bool,
+    /// A response asked for the end of the connection.
+    closes: bool,
+}
+
+impl Http2Conn {
+    /// Appends frames of all responses that have something, as windows allow, up to the limit of the output.
+    pub(super) fn collect(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let mut changed = std::mem::take(&mut self.changed);
+        self.hub.take_changed(&mut changed);
+        for id in changed.drain(..) {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.is_ready = true;
+            }
+        }
+        self.changed = changed;
+        let mut sink = Sink {
+            output,
+            window: &mut self.send_window,
+            frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
+            has_written_block: &mut self.has_written_block,
+            closes: false,
+        };
+        // A head and its first bytes leave at once, before the rest of long responses. So a short response does not wait
+        // behind them, if the client gives no priorities.
+        for stream in self.streams.iter_mut().filter(|stream| stream.is_ready) {
+            if stream.response == ResponsePart::Head && !sink.is_full() {
+                stream.send(1, &mut sink);
+            }
+        }
+        for urgency in URGENCIES {
+            let of_urgency = |stream: &StreamEntry| stream.is_ready && stream.priority.urgency == urgency;
+            for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
+                if !stream.priority.incremental && !sink.is_full() {
+                    stream.send(usize::MAX, &mut sink);
+                }
+            }
+            let mut goes_on = true;
+            while goes_on && !sink.is_full() {
+                goes_on = false;
+                for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
+                    if stream.priority.incremental && !sink.is_full() {
+                        stream.send(1, &mut sink);
+                        goes_on |= stream.is_ready;
+                    }
+                }
+            }
+        }
+        if sink.closes {
+            self.goaway.begin();
+        }
+        self.settle(cx, output);
+    }
+
+    /// Ends the streams that are over, and grants what their requests have read.
+    fn settle(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let Http2Conn { streams, held, budget, .. } = self;
+        streams.retain(|stream| {
+            if stream.is_closed && !stream.is_done() {
+                // The response has broken off.
+                stream.is_reset = true;
+                Http2::write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output);
+            }
+            if stream.response == ResponsePart::Ended && !stream.client_ended && !stream.is_reset {
+                // The rest of the body is not wanted (RFC 9113 section 8.1).
+                stream.is_reset = true;
+                Http2::write_reset(stream.id, ErrorCode::NO_ERROR, output);
+            }
+            let is_over = stream.is_closed && stream.is_done();
+            if is_over {
+                *held -= stream.given - stream.taken;
+                if !stream.is_reset {
+                    budget.earn(weftwork_wire::Budget::RESPONSE);
+                }
+            } else if !stream.client_ended {
+                stream.grant(cx, output);
+            }
+            !is_over
+        });
+        self.grant_connection(cx, output);
+    }
+
+    /// Lets the client send more, as far as there is space for what requests have not read.
+    pub(super) fn grant_connection(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let wanted =
+            cx.settings.http2_held_bytes_max.saturating_sub(self.held).min(u64::from(Window::MAX)) as u32;
+        grant(&mut self.recv_window, 0, wanted, output);
+    }
+}
+
+/// Raises a window to what is `wanted`, if it is at most half of that.
+fn grant(window: &mut Window, stream: u32, wanted: u32, output: &mut Vec<u8>) {
+    let has = window.available();
+    if wanted > has && has <= wanted / 2 {
+        let by = wanted - has;
+        if window.add(by, stream).is_ok() {
+            Http2::write_window_update(stream, by, output);
+        }
+    }
+}
+
+impl Sink<'_> {
+    fn is_full(&self) -> bool {
+        self.output.len() >= OUTPUT_BYTES_MAX
+    }
+
+    fn block(&mut self, stream: u32, block: &[u8], ends: bool) {
+        let is_first = !std::mem::replace(self.has_written_block, true);
+        Http2::write_block(stream, block, is_first, ends, self.output);
+    }
+
+    fn data(&mut self, stream: u32, data: &[u8], ends: bool) {
+        self.output.extend_from_slice(&Http2::data_header(stream, data.len() as u32, ends));
+        self.output.extend_from_slice(data);
+    }
+}
+
+impl StreamEntry {
+    /// Lets the client send more of the body. A request that reads as fast as the client sends gets a larger window.
+    fn grant(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let window = match self.taken >= u64::from(Window::DEFAULT) {
+            true => cx.settings.http2_window_bytes_max.min(u64::from(Window::MAX)),
+            false => u64::from(Window::DEFAULT),
+        };
+        let wanted = window.saturating_sub(self.given - self.taken) as u32;
+        // No more than the body is long.
+        let wanted =
+            self.body.left().map_or(wanted, |left| wanted.min(left.min(u64::from(Window::MAX)) as u32));
+        grant(&mut self.recv_window, self.id, wanted, output);
+    }
+
+    /// Appends frames with the next bytes of the response, at most this many DATA frames.
+    fn send(&mut self, frames_max: usize, sink: &mut Sink<'_>) {
+        let mut frames = frames_max;
+        let pipe = self.pipe.clone();
+        let mut goes_on = false;
+        let state = pipe.take(|bytes| {
+            let mut used = 0;
+            goes_on = loop {
+                if frames == 0 || sink.is_full() {
+                    break used < bytes.len();
+                }
+                match self.frame(&bytes[used..], sink) {
+                    Some((more, was_data)) => {
+                        used += more;
+                        frames -= usize::from(was_data);
+                    }
+                    None => break false,
+                }
+            };
+            used
+        });
+        self.is_ready = goes_on;
+        self.taken = state.taken;
+        self.is_closed = state.is_closed;
+    }
+
+    /// Appends one frame. Returns how many bytes it took, and whether it was DATA. None: there is nothing to send, or
+    /// a window is empty.
+    fn frame(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Option<(usize, bool)> {
+        if self.is_done() {
+            // Nobody waits for them.
+            return (!bytes.is_empty()).then_some((bytes.len(), false));
+        }
+        if let ResponsePart::Body { left, ends } = self.response {
+            return self.data_frame(bytes, left, ends, sink);
+        }
+        let (header, segment) = Segment::read(bytes)?;
+        let rest = &bytes[header..];
+        let (used, next) = match segment {
+            Segment::Interim(len) => {
+                sink.block(self.id, rest.get(..len)?, false);
+                (len, self.response)
+            }
+            Segment::Head { len, closes } => {
+                let block = rest.get(..len)?;
+                sink.closes |= closes;
+                // A head without a body is written together with its end.
+                let end = Segment::read(&rest[len..]).filter(|(_, next)| *next == Segment::End);
+                sink.block(self.id, block, end.is_some());
+                match end {
+                    Some((end, _)) => (len + end, ResponsePart::Ended),
+                    None => (len, ResponsePart::Between),
+                }
+            }
+            Segment::Body { len, ends } => (0, ResponsePart::Body { left: len, ends }),
+            Segment::Trailers(len) => {
+                sink.block(self.id, rest.get(..len)?, true);
+                (len, ResponsePart::Ended)
+            }
+            Segment::End => {
+                sink.data(self.id, &[], true);
+                (0, ResponsePart::Ended)
+            }
+        };
+        self.response = next;
+        Some((header + used, false))
+    }
+
+    fn data_frame(
+        &mut self,
+        bytes: &[u8],
+        left: u64,
+        ends: bool,
+        sink: &mut Sink<'_>,
+    ) -> Option<(usize, bool)> {
+        let window = sink.window.available().min(self.send_window.available()).min(sink.frame_bytes_max);
+        let available = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let len = available.min(window as usize);
+        if len == 0 {
+            return None;
+        }
+        let (data, rest) = bytes.split_at(len);
+        let is_last = len as u64 == left;
+        // The end is often known already.
+        let end = Segment::read(rest).filter(|(_, next)| is_last && !ends && *next == Segment::End);
+        let has_ended = is_last && (ends || end.is_some());
+        // They were just compared.
+        let _ = sink.window.take(len as u32, 0);
+        let _ = self.send_window.take(len as u32, self.id);
+        sink.data(self.id, data, has_ended);
+        self.response = match (is_last, has_ended) {
+            (_, true) => ResponsePart::Ended,
+            (true, false) => ResponsePart::Between,
+            (false, false) => ResponsePart::Body { left: left - len as u64, ends },
+        };
+        Some((len + end.map_or(0, |(end, _)| end), true))
+    }
+}

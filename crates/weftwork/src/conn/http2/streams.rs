@@ -1,0 +1,98 @@
+//! The streams of a connection that are not over.
+
+use std::sync::Arc;
+
+use weftwork_wire::{ExpectedBody, Priority, Window};
+
+use crate::transport::stream::StreamPipe;
+
+/// A stream, as its connection knows it.
+#[derive(Debug)]
+pub(super) struct StreamEntry {
+    pub(super) id: u32,
+    pub(super) pipe: Arc<StreamPipe>,
+    pub(super) priority: Priority,
+    /// Bytes of the response that the client takes.
+    pub(super) send_window: Window,
+    /// Bytes of the body that the client may still send.
+    pub(super) recv_window: Window,
+    pub(super) body: ExpectedBody,
+    /// The request has no length, so its body is passed on in chunks.
+    pub(super) is_chunked: bool,
+    /// The client has sent everything.
+    pub(super) client_ended: bool,
+    /// Bytes that were passed to the request, and those that it has read.
+    pub(super) given: u64,
+    pub(super) taken: u64,
+    pub(super) response: ResponsePart,
+    /// There may be bytes for the client, and its windows allow some.
+    pub(super) is_ready: bool,
+    /// RST_STREAM was sent or received.
+    pub(super) is_reset: bool,
+    /// The request is gone.
+    pub(super) is_closed: bool,
+}
+
+/// Where the response is, in the order in which its segments come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponsePart {
+    /// Before the final head.
+    Head,
+    /// Between two segments.
+    Between,
+    /// Within a part of the body.
+    Body { left: u64, ends: bool },
+    /// END_STREAM was sent.
+    Ended,
+}
+
+impl StreamEntry {
+    /// Returns whether nothing more is sent.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_reset || self.response == ResponsePart::Ended
+    }
+}
+
+/// By their numbers, which rise.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<StreamEntry>);
+
+impl Streams {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn is_any_ready(&self) -> bool {
+        self.0.iter().any(|stream| stream.is_ready)
+    }
+
+    /// Adds a stream. Its number is higher than all before.
+    pub(super) fn push(&mut self, stream: StreamEntry) {
+        self.0.push(stream);
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
+        let at = self.0.binary_search_by_key(&id, |stream| stream.id).ok()?;
+        self.0.get_mut(at)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamEntry> {
+        self.0.iter_mut()
+    }
+
+    /// Removes what `is_over`.
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&mut StreamEntry) -> bool) {
+        self.0.retain_mut(|stream| is_kept(stream));
+    }
+}
+
+impl Drop for Streams {
+    /// The connection has ended, so no client waits for the responses.
+    fn drop(&mut self) {
+        self.0.iter().for_each(|stream| stream.pipe.reset());
+    }
+}

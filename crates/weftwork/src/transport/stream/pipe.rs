@@ -1,0 +1,325 @@
+//! Passes the bytes of one stream between an HTTP/2 connection and its request, which may be on different threads.
+//!
+//! ```text
+//!  connection (on its loop) -- body of the request, at most the window --> request (on any thread)
+//!             ^                <-- response, at most 64 KiB --------------      |
+//!             +--- StreamHub: which streams have changed, and whom to wake -----+
+//! ```
+//!
+//! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::io::Errno;
+
+use super::Duplex;
+use crate::message::WakeConn;
+use crate::transport::system;
+
+/// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+/// What the streams of a connection tell it.
+#[derive(Debug, Default)]
+pub(crate) struct StreamHub {
+    state: Mutex<HubState>,
+    pub(crate) local_addr: Option<SocketAddr>,
+}
+
+#[derive(Default)]
+struct HubState {
+    /// Streams with something new for the connection.
+    changed: Vec<u32>,
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
+}
+
+impl fmt::Debug for HubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubState").field("changed", &self.changed).finish_non_exhaustive()
+    }
+}
+
+impl StreamHub {
+    pub(crate) fn new(local_addr: Option<SocketAddr>) -> Arc<StreamHub> {
+        Arc::new(StreamHub { state: Mutex::default(), local_addr })
+    }
+
+    /// Wakes the connection at the next change. Returns false if there is one already.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        let mut state = lock(&self.state);
+        let nothing = state.changed.is_empty();
+        if nothing {
+            state.waiter = Some((wakes.clone(), key));
+        }
+        nothing
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        !lock(&self.state).changed.is_empty()
+    }
+
+    /// Takes the streams that have changed. `into` must be empty.
+    pub(crate) fn take_changed(&self, into: &mut Vec<u32>) {
+        let mut state = lock(&self.state);
+        state.waiter = None;
+        std::mem::swap(&mut state.changed, into);
+    }
+
+    fn note(&self, stream: u32) {
+        let mut state = lock(&self.state);
+        state.changed.push(stream);
+        let waiter = state.waiter.take();
+        drop(state);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+    }
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct StreamPipe {
+    id: u32,
+    hub: Arc<StreamHub>,
+    flow: Mutex<Flow>,
+    /// Ends a poll(2) of a thread that waits for the stream. Created for the first wait.
+    signal: OnceLock<Option<Signal>>,
+}
+
+#[derive(Default)]
+struct Flow {
+    /// Bytes for the request. Those before `read` were read.
+    to_request: Vec<u8>,
+    read: usize,
+    /// All bytes that the request has read.
+    taken: u64,
+    /// Bytes for the connection. Those before `sent` were sent.
+    to_client: Vec<u8>,
+    sent: usize,
+    /// The request could not write everything, and is told when there is space.
+    is_blocked: bool,
+    /// The request is gone.
+    is_closed: bool,
+    /// The client, or its connection, waits for nothing more.
+    is_reset: bool,
+    /// The hub has a note that the connection has not taken.
+    is_noted: bool,
+    /// The signal was given and not taken.
+    is_signaled: bool,
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").field("to_client", &self.to_client.len()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Signal {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+/// State of a stream, as its connection finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamState {
+    /// All bytes that the request has read.
+    pub(crate) taken: u64,
+    /// The request is gone, and no longer counts.
+    pub(crate) is_closed: bool,
+}
+
+/// The connection's end.
+impl StreamPipe {
+    pub(crate) fn new(id: u32, hub: &Arc<StreamHub>) -> Arc<StreamPipe> {
+        Arc::new(StreamPipe { id, hub: hub.clone(), flow: Mutex::default(), signal: OnceLock::new() })
+    }
+
+    /// Passes bytes to the request. The windows limit them.
+    pub(crate) fn give(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut flow = lock(&self.flow);
+        if flow.read == flow.to_request.len() {
+            flow.to_request.clear();
+            flow.read = 0;
+        }
+        fill(&mut flow.to_request);
+        self.wake(flow);
+    }
+
+    /// Tells the request that its client has gone.
+    pub(crate) fn reset(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_reset = true;
+        flow.to_client = Vec::new();
+        flow.sent = 0;
+        self.wake(flow);
+    }
+
+    /// Lets `take` look at the bytes for the client. It returns how many of them are done.
+    pub(crate) fn take(&self, take: impl FnOnce(&[u8]) -> usize) -> StreamState {
+        let mut flow = lock(&self.flow);
+        flow.is_noted = false;
+        let before = flow.sent;
+        let used = take(&flow.to_client[before..]);
+        flow.sent += used;
+        let left = flow.to_client.len() - flow.sent;
+        let state = StreamState { taken: flow.taken, is_closed: flow.is_closed };
+        if left == 0 {
+            flow.to_client.clear();
+            flow.sent = 0;
+        }
+        // Half of the space, so that a writer is not woken for each frame.
+        if flow.is_blocked && left <= RESPONSE_BYTES_MAX / 2 {
+            flow.is_blocked = false;
+            self.wake(flow);
+        }
+        state
+    }
+
+    /// Wakes the request, wherever it waits.
+    fn wake(&self, mut flow: MutexGuard<'_, Flow>) {
+        let waiter = flow.waiter.take();
+        if let Some(Some(signal)) = self.signal.get()
+            && !std::mem::replace(&mut flow.is_signaled, true)
+        {
+            // The pipe is empty.
+            let _ = rustix::io::write(&signal.writer, &[0]);
+        }
+        drop(flow);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+    }
+}
+
+/// The request's end. The other functions are those of [`Duplex`].
+impl StreamPipe {
+    /// Wakes the owner of the request at the next change. Returns false if the request can go on already, in a direction
+    /// that it waits for.
+    pub(crate) fn watch(&self, reads: bool, writes: bool, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        let mut flow = lock(&self.flow);
+        let can_read = reads && flow.read < flow.to_request.len();
+        let can_write = writes && !flow.is_blocked;
+        let nothing = !can_read && !can_write && !flow.is_reset;
+        if nothing {
+            flow.waiter = Some((wakes.clone(), key));
+        }
+        nothing
+    }
+
+    /// Tells the connection that the request is gone, with all of its response or without.
+    pub(crate) fn close(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_closed = true;
+        flow.waiter = None;
+        self.note(flow);
+    }
+
+    fn note(&self, mut flow: MutexGuard<'_, Flow>) {
+        let is_new = !std::mem::replace(&mut flow.is_noted, true);
+        drop(flow);
+        if is_new {
+            self.hub.note(self.id);
+        }
+    }
+
+    fn take_signal(&self, flow: &mut Flow) {
+        if std::mem::take(&mut flow.is_signaled)
+            && let Some(Some(signal)) = self.signal.get()
+        {
+            let _ = rustix::io::read(&signal.reader, &mut [0; 8]);
+        }
+    }
+}
+
+impl Duplex for StreamPipe {
+    /// 0 is never returned: the framing of a body says where the body ends.
+    fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let mut flow = lock(&self.flow);
+        self.take_signal(&mut flow);
+        if flow.is_reset {
+            return Err(Errno::CONNRESET);
+        }
+        let unread = &flow.to_request[flow.read..];
+        let count = unread.len().min(into.capacity() - into.len());
+        if count == 0 {
+            return Err(Errno::AGAIN);
+        }
+        into.extend_from_slice(&unread[..count]);
+        flow.read += count;
+        flow.taken += count as u64;
+        if flow.read == flow.to_request.len() {
+            // A request that waits holds no buffer.
+            flow.to_request = Vec::new();
+            flow.read = 0;
+        }
+        // The window may grow.
+        self.note(flow);
+        Ok(count)
+    }
+
+    fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
+        let mut flow = lock(&self.flow);
+        self.take_signal(&mut flow);
+        if flow.is_reset {
+            return Err(Errno::PIPE);
+        }
+        let waiting = flow.to_client.len() - flow.sent;
+        // A head is taken whole, because its connection needs all of it.
+        let least = if waiting == 0 { first.len() } else { 0 };
+        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(least);
+        let count = space.min(first.len() + second.len());
+        if count == 0 {
+            flow.is_blocked = true;
+            return Err(Errno::AGAIN);
+        }
+        if flow.sent > 0 {
+            let sent = std::mem::take(&mut flow.sent);
+            flow.to_client.drain(..sent);
+        }
+        let of_first = count.min(first.len());
+        flow.to_client.extend_from_slice(&first[..of_first]);
+        flow.to_client.extend_from_slice(&second[..count - of_first]);
+        self.note(flow);
+        Ok(count)
+    }
+
+    /// Its last segment ends a response.
+    fn shutdown_write(&self) {}
+
+    fn shutdown_both(&self) {
+        self.close();
+    }
+
+    fn peer_has_gone(&self) -> bool {
+        lock(&self.flow).is_reset
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.hub.local_addr
+    }
+
+    /// Readable after each change, until the next attempt to read or write.
+    fn fd(&self) -> BorrowedFd<'_> {
+        let signal = self.signal.get_or_init(|| {
+            let (reader, writer) = system::pipe().ok()?;
+            Some(Signal { reader, writer })
+        });
+        match signal {
+            Some(signal) => signal.reader.as_fd(),
+            // No descriptor is left. The request cannot wait, so it ends, and its deadline ends this wait.
+            None => {
+                lock(&self.flow).is_reset = true;
+                rustix::stdio::stdin()
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
