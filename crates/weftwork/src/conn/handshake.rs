@@ -109,7 +109,7 @@ mod tls {
 
         /// Returns whether the client has chosen HTTP/2.
         fn chose_http2(&self) -> bool {
-            self.tls_info().and_then(TlsInfo::alpn) == Some("h2")
+            self.tls_info().is_some_and(TlsInfo::is_http2)
         }
 
         /// Returns whether a response cannot be sent, because the handshake has not ended.

@@ -84,6 +84,7 @@ impl Conn {
             response: ResponsePart::Head,
             is_ready: false,
             is_reset: false,
+            client_reset: false,
             is_closed: false,
         });
         let mut conn = self.of_stream(pipe, request, now, cx);
@@ -136,7 +137,7 @@ impl Http2Conn {
                 return Ok(self.accept(stream, ends, priority, output, cx));
             }
             Frame::StreamError { fault, ends, is_request } => {
-                return Ok(self.take_stream_error(fault, ends, is_request, &mut request.head, output, cx));
+                return self.take_stream_error(fault, ends, is_request, &mut request.head, output, cx);
             }
             Frame::Data { stream, start, len, flow, ends, .. } => {
                 self.take_data(stream, &bytes[start..start + len], flow, ends, output)?;
@@ -145,7 +146,12 @@ impl Http2Conn {
             Frame::Trailers { stream } => self.take_trailers(stream, request, output)?,
             Frame::Window { stream: 0, by } => self.send_window.add(by, 0)?,
             Frame::Window { stream, by } => self.take_window(stream, by, output),
-            Frame::Reset { stream, .. } => self.take_reset(stream),
+            Frame::Reset { stream, .. } => {
+                self.take_reset(stream);
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.client_reset = true;
+                }
+            }
             Frame::Settings { window_shift } => {
                 for stream in self.streams.iter_mut() {
                     stream.send_window.shift(window_shift)?;
@@ -195,15 +201,23 @@ impl Http2Conn {
         head: &mut Head,
         output: &mut Vec<u8>,
         cx: &Context,
-    ) -> Option<Opened> {
-        let stream = fault.stream()?;
+    ) -> Result<Option<Opened>, Http2Fault> {
+        let Some(stream) = fault.stream() else { return Err(fault) };
         if is_request && fault.status().is_some() {
-            let opened = self.accept(stream, ends, Priority::default(), output, cx)?;
+            let opened = self.accept(stream, ends, Priority::default(), output, cx);
             head.framing = Framing::None;
-            return Some(Opened { fault: Some(fault), ..opened });
+            return Ok(opened.map(|opened| Opened { fault: Some(fault), ..opened }));
+        }
+        let is_head = fault.status().is_some();
+        match self.streams.get_mut(stream) {
+            None if is_head => return Err(Http2Fault::connection(Violation::StreamClosed)),
+            Some(entry) if is_head && entry.is_closed_by_client() => {
+                return Err(Http2Fault::connection(Violation::StreamClosed));
+            }
+            _ => {}
         }
         self.reset(stream, fault.code(), output);
-        None
+        Ok(None)
     }
 
     /// Ends a stream over an error of the client.
@@ -215,7 +229,6 @@ impl Http2Conn {
     fn take_reset(&mut self, stream: u32) {
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.is_reset = true;
-            stream.client_ended = true;
             stream.pipe.reset();
         }
     }
@@ -229,14 +242,15 @@ impl Http2Conn {
         output: &mut Vec<u8>,
     ) -> Result<(), Http2Fault> {
         self.recv_window.take(flow, 0)?;
-        let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset) else {
+        let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset || entry.client_reset)
+        else {
             // The stream is over. The client may not know that yet.
             if flow > 0 {
                 self.reset(stream, ErrorCode::STREAM_CLOSED, output);
             }
             return Ok(());
         };
-        let counted = match entry.client_ended {
+        let counted = match entry.is_closed_by_client() {
             true => Err(Violation::StreamClosed),
             false => entry.body.count(data.len() as u64, ends),
         };
@@ -275,11 +289,11 @@ impl Http2Conn {
         let Some(entry) = self.streams.get_mut(stream) else {
             return Err(Http2Fault::connection(Violation::StreamClosed));
         };
+        if entry.is_closed_by_client() {
+            return Err(Http2Fault::connection(Violation::StreamClosed));
+        }
         if entry.is_reset {
             return Ok(());
-        }
-        if entry.client_ended {
-            return Err(Http2Fault::connection(Violation::StreamClosed));
         }
         if let Err(violation) = entry.body.count(0, true) {
             self.budget_of_reset();

@@ -91,7 +91,7 @@ impl Http2Conn {
                 if !stream.is_reset {
                     budget.earn(weftwork_wire::Budget::RESPONSE);
                 }
-            } else if !stream.client_ended {
+            } else if !stream.client_ended && !stream.is_reset {
                 stream.grant(cx, output);
             }
             !is_over

@@ -29,7 +29,9 @@ pub(super) struct StreamEntry {
     pub(super) is_ready: bool,
     /// RST_STREAM was sent or received.
     pub(super) is_reset: bool,
-    /// The request is gone.
+    /// RST_STREAM was received.
+    pub(super) client_reset: bool,
+    /// The request is gone, and all its bytes were taken.
     pub(super) is_closed: bool,
 }
 
@@ -47,6 +49,12 @@ pub(super) enum ResponsePart {
 }
 
 impl StreamEntry {
+    /// Returns whether the client may send nothing more on it (RFC 9113 section 5.1). After a reset that we sent, what is
+    /// on its way is ignored.
+    pub(super) fn is_closed_by_client(&self) -> bool {
+        self.client_ended || self.client_reset
+    }
+
     /// Returns whether nothing more is sent.
     pub(super) fn is_done(&self) -> bool {
         self.is_reset || self.response == ResponsePart::Ended

@@ -129,7 +129,7 @@ struct Signal {
 pub(crate) struct StreamState {
     /// All bytes that the request has read.
     pub(crate) taken: u64,
-    /// The request is gone, and no longer counts.
+    /// The request is gone, and all its bytes were taken.
     pub(crate) is_closed: bool,
 }
 
@@ -167,7 +167,7 @@ impl StreamPipe {
         let used = take(&flow.to_client[before..]);
         flow.sent += used;
         let left = flow.to_client.len() - flow.sent;
-        let state = StreamState { taken: flow.taken, is_closed: flow.is_closed };
+        let state = StreamState { taken: flow.taken, is_closed: flow.is_closed && left == 0 };
         if left == 0 {
             flow.to_client.clear();
             flow.sent = 0;

@@ -60,6 +60,11 @@ impl TlsInfo {
         self.alpn.as_deref() == Some(super::ACME_TLS_ALPN)
     }
 
+    /// Returns whether the client has chosen HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.alpn.as_deref() == Some(super::HTTP2_ALPN)
+    }
+
     /// Returns whether the client resumed an earlier session, which is cheaper than a full handshake.
     pub fn is_resumed(&self) -> bool {
         self.is_resumed
