@@ -204,7 +204,7 @@ impl Session {
     pub(super) fn info(&self, server_name: Option<Box<str>>) -> TlsInfo {
         TlsInfo::new(
             self.conn.protocol_version(),
-            self.conn.negotiated_cipher_suite(),
+            self.conn.negotiated_cipher_suite().map(|suite| suite.suite()),
             server_name,
             self.conn.alpn_protocol(),
             self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
