@@ -89,7 +89,7 @@ mod tls {
         /// Returns whether the client and this server speak TLS.
         #[inline(always)]
         pub(in crate::conn) fn is_secured(&self) -> bool {
-            self.stream.tls().is_some() || matches!(&self.role, Role::Stream(end) if end.session.is_some())
+            self.stream.is_secured() || matches!(&self.role, Role::Stream(end) if end.session.is_some())
         }
 
         /// Returns what stays of the handshake.
@@ -104,7 +104,8 @@ mod tls {
         /// Returns the facts of the TLS session.
         #[inline]
         pub(in crate::conn) fn tls_info(&self) -> Option<&TlsInfo> {
-            self.session().map(Established::info)
+            let info = self.session().map(Established::info);
+            info.or_else(|| self.stream.info_of_test())
         }
 
         /// Returns whether the client has chosen HTTP/2.

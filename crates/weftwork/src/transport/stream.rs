@@ -56,6 +56,11 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Returns whether the peer has closed its side, even if bytes are still unread.
     fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
+    /// Returns the facts of the TLS session that the connection stands for.
+    #[cfg(feature = "_tls")]
+    fn tls_info(&self) -> Option<&crate::TlsInfo> {
+        None
+    }
     /// Returns a descriptor that is readable after each change, for a thread that waits.
     fn fd(&self) -> BorrowedFd<'_>;
 }
