@@ -30,7 +30,7 @@ mod table;
 
 use crate::head::Span;
 
-pub use encode::{encode_at, encode_field, encode_status};
+pub use encode::{encode_field, encode_status};
 pub use fault::HpackFault;
 
 use fields::Fields;

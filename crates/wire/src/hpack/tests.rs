@@ -1,4 +1,4 @@
-//! What tests of blocks have in common.
+//! Helpers of the tests of blocks.
 
 use super::*;
 

@@ -80,9 +80,3 @@ fn lengths_around_their_bounds() {
         assert_eq!(fields, texts(&[(&name, "v")]));
     }
 }
-
-#[test]
-#[should_panic = "an index of the static table"]
-fn an_index_past_the_static_table_is_a_bug() {
-    encode_at(62, b"", &mut Vec::new());
-}
