@@ -19,12 +19,13 @@
 //! # Ok::<(), weftwork_wire::hpack::HpackFault>(())
 //! ```
 
+mod count;
 mod encode;
 mod fault;
-mod fields;
 mod huffman;
 pub mod index;
 mod integer;
+mod literal;
 mod static_table;
 mod table;
 
@@ -33,9 +34,10 @@ use crate::head::Span;
 pub use encode::{encode_field, encode_status};
 pub use fault::HpackFault;
 
-use fields::Fields;
+use count::Count;
+use literal::Literal;
 use static_table::ENTRIES;
-use table::{Table, TableField};
+use table::{Name, Table, TableField};
 
 /// Result of a block without a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,22 +88,49 @@ impl Decoder {
         block: &[u8],
         bytes_max: usize,
         text: &mut Vec<u8>,
-        field: impl FnMut(&mut Vec<u8>, DecodedField),
+        mut field: impl FnMut(&mut Vec<u8>, DecodedField),
     ) -> Result<Decoded, HpackFault> {
         let mut rest = table_sizes(&mut self.table, block)?;
-        let mut fields = Fields { text, field, counted: 0, bytes_max };
+        let mut count = Count { bytes: 0, bytes_max };
         while let Some((&first, after)) = rest.split_first() {
-            rest = match first {
+            let start = text.len();
+            let name = match first {
                 0x80.. => {
-                    let (index, after) = integer::read(first, 7, after)?;
-                    fields.copy(entry(&self.table, index)?)?;
-                    after
+                    let index;
+                    (index, rest) = integer::read(first, 7, after)?;
+                    let TableField { text: bytes, name } = entry(&self.table, index)?;
+                    if !count.add(bytes.len())? {
+                        continue;
+                    }
+                    text.extend_from_slice(bytes);
+                    name
                 }
                 0x20..0x40 => return Err(HpackFault::TableSizeMisplaced),
-                _ => fields.literal(&mut self.table, first, after)?,
-            }
+                _ => {
+                    let literal;
+                    (literal, rest) = Literal::read(first, after)?;
+                    let Some(name) = literal.take(&mut self.table, &mut count, text)? else { continue };
+                    name
+                }
+            };
+            // The only call: so it is inlined.
+            let decoded = DecodedField::at(start, name, text.len());
+            field(text, decoded);
         }
-        Ok(if fields.counted <= bytes_max { Decoded::Whole } else { Decoded::TooLarge })
+        Ok(if count.is_within() { Decoded::Whole } else { Decoded::TooLarge })
+    }
+}
+
+impl DecodedField {
+    /// Returns the field whose text starts at `start` and ends at `end`.
+    #[inline(always)]
+    fn at(start: usize, name: Name, end: usize) -> DecodedField {
+        let value = start + name.len;
+        DecodedField {
+            name: Span { start: start as u32, len: name.len as u32 },
+            value: Span { start: value as u32, len: (end - value) as u32 },
+            name_index: name.index,
+        }
     }
 }
 
@@ -123,8 +152,8 @@ fn table_sizes<'b>(table: &mut Table, mut block: &'b [u8]) -> Result<&'b [u8], H
 fn entry(table: &Table, index: usize) -> Result<TableField<'_>, HpackFault> {
     match ENTRIES.get(index) {
         Some(entry) if index > 0 => {
-            let (text, name_len) = (entry.text, usize::from(entry.name_len));
-            Ok(TableField { text, name_len, name_index: entry.name_index })
+            let name = Name { len: entry.name_len.into(), index: entry.name_index };
+            Ok(TableField { text: entry.text, name })
         }
         Some(_) => Err(HpackFault::IndexUnknown),
         None => table.get(index - ENTRIES.len()).ok_or(HpackFault::IndexUnknown),

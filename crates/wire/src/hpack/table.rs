@@ -38,13 +38,20 @@ struct Entry {
     name_index: u8,
 }
 
+/// The name at the start of a field's text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub(super) len: usize,
+    /// In the static table, or 0.
+    pub(super) index: u8,
+}
+
 /// An entry, as the decoder reads it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableField<'t> {
     /// Name and value, one after the other.
     pub(super) text: &'t [u8],
-    pub(super) name_len: usize,
-    pub(super) name_index: u8,
+    pub(super) name: Name,
 }
 
 impl Table {
@@ -67,16 +74,16 @@ impl Table {
     /// Returns the entry that is the `age`th newest, from 0.
     #[inline(always)]
     pub(super) fn get(&self, age: usize) -> Option<TableField<'_>> {
-        let at = self.entries.len().checked_sub(age + 1)?;
-        let entry = self.entries.get(at)?;
+        // An age past the oldest wraps, and is past the newest.
+        let entry = self.entries.get(self.entries.len().wrapping_sub(age + 1))?;
         let start = usize::from(entry.start.wrapping_sub(self.dropped));
-        let (name_len, value_len) = (usize::from(entry.name_len), usize::from(entry.value_len));
-        let text = self.text.get(start..start + name_len + value_len)?;
-        Some(TableField { text, name_len, name_index: entry.name_index })
+        let name_len = usize::from(entry.name_len);
+        let text = self.text.get(start..)?.get(..name_len + usize::from(entry.value_len))?;
+        Some(TableField { text, name: Name { len: name_len, index: entry.name_index } })
     }
 
     /// Inserts a field. Its bytes are `text`. A field that is larger than the table empties the table (RFC 7541 §4.4).
-    pub(super) fn insert(&mut self, text: &[u8], name_len: usize, name_index: u8) {
+    pub(super) fn insert(&mut self, text: &[u8], name: Name) {
         let size = text.len() + ENTRY_OVERHEAD;
         if size > self.size_max {
             return self.clear();
@@ -87,9 +94,9 @@ impl Table {
         }
         let start = self.dropped.wrapping_add(self.text.len() as u16);
         // The table is at most 65,535 bytes.
-        let (name_len, value_len) = (name_len as u16, (text.len() - name_len) as u16);
+        let (name_len, value_len) = (name.len as u16, (text.len() - name.len) as u16);
         self.text.extend_from_slice(text);
-        self.entries.push_back(Entry { start, name_len, value_len, name_index });
+        self.entries.push_back(Entry { start, name_len, value_len, name_index: name.index });
         self.size += size;
     }
 

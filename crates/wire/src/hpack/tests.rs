@@ -60,6 +60,6 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Texts, HpackFault> {
 /// The entries of the dynamic table, the newest first.
 fn entries(decoder: &Decoder) -> Texts {
     let fields = (0..).map_while(|age| decoder.table.get(age));
-    let split = fields.map(|field| field.text.split_at(field.name_len));
+    let split = fields.map(|field| field.text.split_at(field.name.len));
     split.map(|(name, value)| (crate::testing::text(name), crate::testing::text(value))).collect()
 }
