@@ -12,7 +12,10 @@
 //! encode_field("content-type", b"text/plain", &mut block);
 //!
 //! let (mut text, mut fields) = (Vec::new(), Vec::new());
-//! let decoded = Decoder::new(4_096).decode(&block, 65_536, &mut text, |_, field| fields.push(field))?;
+//! let decoded = Decoder::new(4_096).decode(&block, 65_536, &mut text, |_, field| {
+//!     fields.push(field);
+//!     true
+//! })?;
 //! assert_eq!(decoded, Decoded::Whole);
 //! assert_eq!((fields[0].name.of(&text), fields[0].value.of(&text)), (&b":status"[..], &b"200"[..]));
 //! assert_eq!((fields[1].name.of(&text), fields[1].value.of(&text)), (&b"content-type"[..], &b"text/plain"[..]));
@@ -58,6 +61,8 @@ pub struct DecodedField {
     /// Index of the first entry of the static table with this name (RFC 7541, appendix A), or 0 if no entry has this name.
     /// It does not depend on how the peer encoded the name.
     pub name_index: u8,
+    /// The field is an entry of the dynamic table that was given out before, and was found valid then.
+    pub is_checked: bool,
 }
 
 /// Decodes the field blocks of one direction of a connection, in their order.
@@ -75,7 +80,8 @@ impl Decoder {
     }
 
     /// Decodes one whole field block. The text of each field, name and value, is appended to `text`, and then `field` is
-    /// called. `field` may change the text that is there, and remove any of it.
+    /// called. `field` may change the text that is there, and remove any of it. It returns whether the field is valid. That
+    /// is remembered for a field that the peer inserts into the dynamic table: see [`DecodedField::is_checked`].
     ///
     /// A field counts its name, its value and 32 (RFC 9113 §6.5.2) against `bytes_max`, before its text is appended. Past
     /// the limit, fields are decoded only for the dynamic table. So `text` grows by at most `bytes_max`, and in passing
@@ -88,13 +94,13 @@ impl Decoder {
         block: &[u8],
         bytes_max: usize,
         text: &mut Vec<u8>,
-        mut field: impl FnMut(&mut Vec<u8>, DecodedField),
+        mut field: impl FnMut(&mut Vec<u8>, DecodedField) -> bool,
     ) -> Result<Decoded, HpackFault> {
         let mut rest = table_sizes(&mut self.table, block)?;
         let mut count = Count { bytes: 0, bytes_max };
         while let Some((&first, after)) = rest.split_first() {
             let start = text.len();
-            let name = match first {
+            let (name, is_inserted) = match first {
                 0x80.. => {
                     let index;
                     (index, rest) = integer::read(first, 7, after)?;
@@ -103,19 +109,21 @@ impl Decoder {
                         continue;
                     }
                     text.extend_from_slice(bytes);
-                    name
+                    (name, false)
                 }
                 0x20..0x40 => return Err(HpackFault::TableSizeMisplaced),
                 _ => {
                     let literal;
                     (literal, rest) = Literal::read(first, after)?;
                     let Some(name) = literal.take(&mut self.table, &mut count, text)? else { continue };
-                    name
+                    (name, literal.is_indexed)
                 }
             };
             // The only call: so it is inlined.
             let decoded = DecodedField::at(start, name, text.len());
-            field(text, decoded);
+            if field(text, decoded) && is_inserted {
+                self.table.check_newest();
+            }
         }
         Ok(if count.is_within() { Decoded::Whole } else { Decoded::TooLarge })
     }
@@ -130,6 +138,7 @@ impl DecodedField {
             name: Span { start: start as u32, len: name.len as u32 },
             value: Span { start: value as u32, len: (end - value) as u32 },
             name_index: name.index,
+            is_checked: name.is_checked,
         }
     }
 }
@@ -152,7 +161,7 @@ fn table_sizes<'b>(table: &mut Table, mut block: &'b [u8]) -> Result<&'b [u8], H
 fn entry(table: &Table, index: usize) -> Result<TableField<'_>, HpackFault> {
     match ENTRIES.get(index) {
         Some(entry) if index > 0 => {
-            let name = Name { len: entry.name_len.into(), index: entry.name_index };
+            let name = Name { len: entry.name_len.into(), index: entry.name_index, is_checked: false };
             Ok(TableField { text: entry.text, name })
         }
         Some(_) => Err(HpackFault::IndexUnknown),

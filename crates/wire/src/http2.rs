@@ -169,9 +169,9 @@ impl Http2 {
         let Block { stream, ends, .. } = block;
         text.clear();
         let mut fields = RequestFields::new(head, limits);
-        let decoded = self.decoder.decode(bytes, limits.head_bytes_max as usize, text, |text, field| {
-            fields.note(text, field);
-        })?;
+        let decoded = self
+            .decoder
+            .decode(bytes, limits.head_bytes_max as usize, text, |text, field| fields.note(text, field))?;
         let read = match decoded {
             Decoded::TooLarge => Err(Fault::HeadTooLong.into()),
             Decoded::Whole => fields.conclude(text, ends, self.settings.connect_protocol),
@@ -208,9 +208,9 @@ impl Http2 {
         let Target { limits, head, text } = target;
         text.clear();
         let mut fields = TrailerFields::new(&mut head.fields, limits);
-        let decoded = self.decoder.decode(bytes, limits.head_bytes_max as usize, text, |text, field| {
-            fields.note(text, field);
-        })?;
+        let decoded = self
+            .decoder
+            .decode(bytes, limits.head_bytes_max as usize, text, |text, field| fields.note(text, field))?;
         Ok(match decoded {
             Decoded::TooLarge => Err(Fault::TrailersTooLong.into()),
             Decoded::Whole if !block.ends => Err(Violation::TrailersNotLast),

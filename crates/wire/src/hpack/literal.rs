@@ -21,7 +21,7 @@ pub(super) struct Literal<'b> {
     index: usize,
     value: Str<'b>,
     /// It is to be inserted into the dynamic table.
-    is_indexed: bool,
+    pub(super) is_indexed: bool,
 }
 
 impl<'b> Literal<'b> {
@@ -98,12 +98,12 @@ impl<'b> Literal<'b> {
             Some(name) => {
                 name.write(text)?;
                 let name = &text[start..];
-                Name { len: name.len(), index: name_index(name) }
+                Name { len: name.len(), index: name_index(name), is_checked: false }
             }
             None => {
                 let entry = entry(table, self.index)?;
                 text.extend_from_slice(&entry.text[..entry.name.len]);
-                entry.name
+                Name { is_checked: false, ..entry.name }
             }
         };
         self.value.write(text)?;

@@ -36,6 +36,7 @@ struct Entry {
     name_len: u16,
     value_len: u16,
     name_index: u8,
+    is_checked: bool,
 }
 
 /// The name at the start of a field's text.
@@ -44,6 +45,8 @@ pub(super) struct Name {
     pub(super) len: usize,
     /// In the static table, or 0.
     pub(super) index: u8,
+    /// The field was found valid before.
+    pub(super) is_checked: bool,
 }
 
 /// An entry, as the decoder reads it.
@@ -79,7 +82,10 @@ impl Table {
         let start = usize::from(entry.start.wrapping_sub(self.dropped));
         let name_len = usize::from(entry.name_len);
         let text = self.text.get(start..)?.get(..name_len + usize::from(entry.value_len))?;
-        Some(TableField { text, name: Name { len: name_len, index: entry.name_index } })
+        Some(TableField {
+            text,
+            name: Name { len: name_len, index: entry.name_index, is_checked: entry.is_checked },
+        })
     }
 
     /// Inserts a field. Its bytes are `text`. A field that is larger than the table empties the table (RFC 7541 §4.4).
@@ -96,8 +102,22 @@ impl Table {
         // The table is at most 65,535 bytes.
         let (name_len, value_len) = (name.len as u16, (text.len() - name.len) as u16);
         self.text.extend_from_slice(text);
-        self.entries.push_back(Entry { start, name_len, value_len, name_index: name.index });
+        self.entries.push_back(Entry {
+            start,
+            name_len,
+            value_len,
+            name_index: name.index,
+            is_checked: false,
+        });
         self.size += size;
+    }
+
+    /// Notes that the newest entry is valid. If the last field was too large, there is no entry.
+    #[inline]
+    pub(super) fn check_newest(&mut self) {
+        if let Some(entry) = self.entries.back_mut() {
+            entry.is_checked = true;
+        }
     }
 
     /// Sets the maximum size, as the peer asks (RFC 7541 §4.3).

@@ -3,6 +3,7 @@
 use super::*;
 
 mod blocks;
+mod checked;
 mod differential;
 mod encoding;
 mod limits;
@@ -44,6 +45,7 @@ fn decode_within(
         counted += (field.name.len + field.value.len) as usize + 32;
         assert!(counted <= bytes_max);
         fields.push((of(field.name), of(field.value)));
+        true
     })?;
     assert_eq!(text.len(), end, "nothing but fields");
     assert!(text.starts_with(&before));

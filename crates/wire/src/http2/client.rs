@@ -68,9 +68,9 @@ impl Http2 {
         let Target { limits, head, text } = target;
         text.clear();
         let mut fields = ResponseFields::new(head, limits);
-        let decoded = self.decoder.decode(bytes, limits.head_bytes_max as usize, text, |text, field| {
-            fields.note(text, field);
-        })?;
+        let decoded = self
+            .decoder
+            .decode(bytes, limits.head_bytes_max as usize, text, |text, field| fields.note(text, field))?;
         Ok(match decoded {
             Decoded::TooLarge => Err(Fault::HeadTooLong.into()),
             Decoded::Whole => fields.conclude(block, text),
@@ -110,10 +110,11 @@ impl<'a> ResponseFields<'a> {
         ResponseFields { head, limits, fault: None, status: None, seen: Seen::default() }
     }
 
-    fn note(&mut self, text: &[u8], field: DecodedField) {
+    fn note(&mut self, text: &[u8], field: DecodedField) -> bool {
         if self.fault.is_none() {
             self.fault = self.note_field(text, field).err();
         }
+        self.fault.is_none()
     }
 
     fn note_field(&mut self, text: &[u8], field: DecodedField) -> Result<(), Violation> {

@@ -12,22 +12,8 @@ use crate::error::Fault;
 use crate::framing::{Framing, Seen};
 use crate::grammar::{is_token, lower_token_len, text_len};
 use crate::head::{Field, Head, Known, Span, Version, is_authority, read_connect, read_path};
-use crate::hpack::DecodedField;
+use crate::hpack::{DecodedField, index};
 use crate::limits::Limits;
-
-/// First entries of the static table with these names (RFC 7541, appendix A).
-mod index {
-    pub(super) const AUTHORITY: u8 = 1;
-    pub(super) const METHOD: u8 = 2;
-    pub(super) const PATH: u8 = 4;
-    pub(super) const SCHEME: u8 = 6;
-    pub(super) const STATUS: u8 = 8;
-    pub(super) const CONTENT_LENGTH: u8 = 28;
-    pub(super) const COOKIE: u8 = 32;
-    pub(super) const EXPECT: u8 = 35;
-    pub(super) const HOST: u8 = 38;
-    pub(super) const TRANSFER_ENCODING: u8 = 57;
-}
 
 /// A joined cookie counts as one field. Its parts count up to this many times the limit of fields.
 const CRUMBS_A_FIELD: u32 = 4;
@@ -44,6 +30,7 @@ pub(super) struct RequestFields<'a> {
     is_https: Option<bool>,
     path: Option<Span>,
     authority: Option<Span>,
+    is_authority: bool,
     protocol: Option<Span>,
     host: Option<Span>,
     crumbs: u32,
@@ -67,6 +54,7 @@ impl<'a> RequestFields<'a> {
             is_https: None,
             path: None,
             authority: None,
+            is_authority: false,
             protocol: None,
             host: None,
             crumbs: 0,
@@ -75,32 +63,36 @@ impl<'a> RequestFields<'a> {
         }
     }
 
-    /// Notes a field.
+    /// Notes a field. Returns whether its grammar is right. That is a matter of the field alone.
     #[inline]
-    pub(super) fn note(&mut self, text: &[u8], field: DecodedField) {
+    pub(super) fn note(&mut self, text: &[u8], field: DecodedField) -> bool {
         if self.fault.is_some() {
-            return;
+            return false;
         }
         let (name, value) = (field.name.of(text), field.value.of(text));
         let noted = match field.name_index {
-            index::AUTHORITY..=index::STATUS => self.note_pseudo(field.name_index, value, field.value),
+            index::AUTHORITY..=index::STATUS => self.note_pseudo(value, field),
             0 if name.starts_with(b":") => self.note_other_pseudo(name, field.value),
-            index => self.note_field(index, name, value, Field { name: field.name, value: field.value }),
+            _ => self.note_field(name, value, field),
         };
         self.fault = noted.err();
+        self.fault.is_none() && (field.name_index != index::AUTHORITY || self.is_authority)
     }
 
     /// RFC 9113 §8.3.1
     #[inline]
-    fn note_pseudo(&mut self, index: u8, value: &[u8], span: Span) -> Result<(), Violation> {
+    fn note_pseudo(&mut self, value: &[u8], field: DecodedField) -> Result<(), Violation> {
         if !self.head.fields.is_empty() {
             return Err(Violation::PseudoFieldLate);
         }
-        match index {
+        match field.name_index {
             index::METHOD => self.note_method(value),
             index::SCHEME => self.note_scheme(value),
-            index::PATH => set(&mut self.path, span),
-            index::AUTHORITY => set(&mut self.authority, span),
+            index::PATH => set(&mut self.path, field.value),
+            index::AUTHORITY => {
+                self.is_authority = field.is_checked || is_authority(value);
+                set(&mut self.authority, field.value)
+            }
             _ => Err(Violation::PseudoFieldUnknown),
         }
     }
@@ -146,12 +138,15 @@ impl<'a> RequestFields<'a> {
     }
 
     #[inline]
-    fn note_field(&mut self, index: u8, name: &[u8], value: &[u8], field: Field) -> Result<(), Violation> {
-        check(index, name, value)?;
-        match index {
+    fn note_field(&mut self, name: &[u8], value: &[u8], decoded: DecodedField) -> Result<(), Violation> {
+        if !decoded.is_checked {
+            check(decoded.name_index, name, value)?;
+        }
+        let field = Field { name: decoded.name, value: decoded.value };
+        match decoded.name_index {
             // None of these names is in the static table.
             0 if name == b"priority" => self.priority.update(value),
-            0 => check_name(name, value)?,
+            0 if !decoded.is_checked => check_name(name, value)?,
             index::COOKIE => {
                 self.crumbs += 1;
                 if self.crumbs > 1 {
@@ -259,7 +254,7 @@ impl<'a> RequestFields<'a> {
         let head = &mut *self.head;
         head.authority = self.authority.or(self.host);
         match (self.authority, self.host) {
-            (Some(authority), _) if !is_authority(authority.of(text)) => Err(Fault::AuthorityInvalid.into()),
+            (Some(_), _) if !self.is_authority => Err(Fault::AuthorityInvalid.into()),
             (Some(authority), None) => {
                 let name = Span { start: text.len() as u32, len: b"host".len() as u32 };
                 text.extend_from_slice(b"host");
@@ -321,11 +316,12 @@ impl<'a> TrailerFields<'a> {
         TrailerFields { fields, limits, fault: None }
     }
 
-    /// Notes a field.
-    pub(super) fn note(&mut self, text: &[u8], field: DecodedField) {
+    /// Notes a field. Returns whether its grammar is right.
+    pub(super) fn note(&mut self, text: &[u8], field: DecodedField) -> bool {
         if self.fault.is_none() {
             self.fault = self.note_field(text, field).err();
         }
+        self.fault.is_none()
     }
 
     fn note_field(&mut self, text: &[u8], field: DecodedField) -> Result<(), Violation> {

@@ -25,6 +25,7 @@ pub(super) fn indexed(repeats: u32) {
         fields.clear();
         let decoded = decoder.decode(black_box(block), 65_536, &mut text, |_, field| {
             fields.push(Field { name: field.name, value: field.value });
+            true
         });
         assert_eq!(decoded, Ok(Decoded::Whole), "the sample is a whole block");
         black_box((&text, &fields));

@@ -102,6 +102,7 @@ fn fields_may_be_changed_as_they_come() {
         names.push(field.name.of(text).to_vec());
         text.truncate(field.name.start as usize);
         text.push(b'.');
+        true
     });
     assert_eq!(decoded, Ok(Decoded::Whole));
     assert_eq!(names, [&b"a"[..], b":method", b"a"]);

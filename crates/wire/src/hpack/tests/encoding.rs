@@ -1,4 +1,4 @@
-//! What is written.
+//! Samples of written fields.
 
 use http::StatusCode;
 

@@ -379,3 +379,36 @@ fn rfc9113_8_1_trailers() {
     }
     assert_eq!(trailers(true, &[("a", "b"); 3]), Err(TooManyTrailers.into()));
 }
+
+/// HEADERS of streams 1 and 3. The second block has what the first one inserted into the dynamic table.
+#[track_caller]
+fn twice(first: &[u8], second: &[u8], want: Option<Violation>) {
+    let bytes = [frame(1, 5, 1, first), frame(1, 5, 3, second)].concat();
+    let faults: Vec<_> = (events(&bytes).into_iter())
+        .map(|seen| match seen {
+            Seen::StreamError { fault, .. } => Some(fault.violation),
+            Seen::Head { .. } => None,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(faults, [want, want], "{first:x?}");
+}
+
+#[test]
+fn fields_of_the_dynamic_table_are_refused_each_time() {
+    twice(b"\x82\x86\x84\x41\x01a\x40\x01x\x01v", b"\x82\x86\x84\xbf\xbe", None);
+    twice(b"\x82\x86\x84\x41\x03a b", b"\x82\x86\x84\xbe", Some(AuthorityInvalid.into()));
+    for (field, want) in [
+        (&b"\x40\x01x\x01\0"[..], Violation::from(FieldValueInvalid)),
+        (b"\x40\x01x\x02v ", FieldValuePadded),
+        (b"\x40\x01X\x01v", FieldNameUpperCase),
+        (b"\x40\x02te\x04gzip", TeInvalid),
+        (b"\x40\x07upgrade\x01v", ConnectionField),
+    ] {
+        twice(&[b"\x82\x86\x84\x01\x01a", field].concat(), b"\x82\x86\x84\x01\x01a\xbe", Some(want));
+        // In a block that is refused for an earlier field, nothing is found valid.
+        let first = [b"\x82\x86\x84\x01\x01a\x00\x01x\x01\0", field].concat();
+        let bytes = [frame(1, 5, 1, &first), frame(1, 5, 3, b"\x82\x86\x84\x01\x01a\xbe")].concat();
+        assert!(matches!(events(&bytes)[1], Seen::StreamError { fault, .. } if fault.violation == want));
+    }
+}
