@@ -291,9 +291,14 @@ impl Conn {
     }
 
     /// Records that another thread has woken the connection. For one request of HTTP/2, that is what an event is for a
-    /// socket.
+    /// socket. If its client has gone, the request ends, whatever else it waits for.
     pub(crate) fn note_woken(&mut self) {
-        self.read_ready |= self.is_stream();
+        if self.is_stream() {
+            self.read_ready = true;
+            if self.stream.peer_has_gone() {
+                self.on_reset();
+            }
+        }
     }
 
     /// Resets the budget, because the owner takes the connection up.

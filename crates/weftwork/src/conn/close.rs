@@ -202,7 +202,7 @@ impl Conn {
             return;
         }
         if self.phase == Phase::Http2 && self.timer.kind != TimeoutKind::Write {
-            return self.on_timeout_of_http2(now);
+            return self.on_timeout_of_http2(now, cx);
         }
         let started = self.buffers.as_ref().is_some_and(|buffers| !buffers.has_no_request());
         match self.timer.kind {

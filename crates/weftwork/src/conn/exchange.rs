@@ -243,7 +243,7 @@ impl<'a> ConnExchange<'a> {
     fn answer(&mut self, response: &mut Response, now: Tick, slot: &'a CallSlot) -> Tick {
         self.conn.timer.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
-            long_lived::refuse_without_tunnel(response);
+            long_lived::refuse_without_tunnel(response, self.conn.is_stream());
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {
@@ -370,7 +370,7 @@ impl<'a> ConnExchange<'a> {
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (line, id, why) = (self.target(), self.id_for_log(), OneLine(why));
         log_line!(Error, "a response could not be written at {line}, 500 is sent instead: {why}{id}");
-        let response = Response::server_error().with_close().in_place_of(meant);
+        let response = self.last_of(Response::server_error()).in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
@@ -380,6 +380,12 @@ impl<'a> ConnExchange<'a> {
         let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
         self.conn.note_whole(response.status, SERVER_ERROR.len());
         written.map_err(io::Error::other)
+    }
+
+    /// Makes a response the last one of its connection, after an error. A request of HTTP/2 has no connection of its own, and
+    /// its siblings go on.
+    fn last_of(&self, response: Response) -> Response {
+        if self.conn.is_stream() { response } else { response.with_close() }
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {

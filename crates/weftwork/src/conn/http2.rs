@@ -27,7 +27,7 @@ use weftwork_wire::{After, Budget, Http2, Http2Settings, Window};
 pub(super) use self::request::StreamEnd;
 use self::stop::Goaway;
 use self::streams::Streams;
-use super::{Conn, OUTPUT_BYTES_MAX, Phase, Readiness, Step};
+use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
 use crate::message::WakeConn;
 use crate::transport::Tick;
 use crate::transport::context::Context;
@@ -124,7 +124,7 @@ impl Conn {
         if http2.hub.has_changes() || http2.streams.is_any_ready() {
             let output = &mut self.buffers.get_or_insert_default().output;
             if unsent < OUTPUT_BYTES_MAX {
-                http2.collect(cx, output);
+                http2.collect(now, cx, output);
             }
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
@@ -179,14 +179,9 @@ impl Conn {
     /// Wakes the owner of a request when its connection has something for it. Returns false if it has already.
     pub(crate) fn watch_stream(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match &self.role {
-            Role::Stream(end) => end.pipe.watch(!self.read_ready, self.unsent() > 0, wakes, key),
+            Role::Stream(end) => end.pipe.watch(!self.read_ready, self.awaits_output_space(), wakes, key),
             Role::Http1 | Role::Connection(_) => true,
         }
-    }
-
-    /// Returns the event of the descriptor that stands for `ready`.
-    pub(super) fn readiness(&self, ready: Readiness) -> Readiness {
-        if self.is_stream() { Readiness::Read } else { ready }
     }
 
     /// Returns whether this is one request of a connection, which has no socket of its own.

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use crate::transport::Tick;
+use super::Conn;
 use crate::transport::context::{Context, Stage};
+use crate::transport::{Stream, Tick};
 
 /// Event for which a socket waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,36 @@ pub(crate) enum Readiness {
     Read,
     Write,
     Either,
+}
+
+impl Readiness {
+    /// Returns the descriptor that a thread waits for, and its event. One request of HTTP/2 has no socket: its descriptor is
+    /// readable when what it waits for is ready.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub(crate) fn of(self, stream: &Stream) -> io::Result<(BorrowedFd<'_>, Readiness)> {
+        match stream.memory() {
+            Some(memory) => {
+                let fd = memory.fd(self != Readiness::Write, self != Readiness::Read)?;
+                Ok((fd, Readiness::Read))
+            }
+            None => Ok((stream.as_fd(), self)),
+        }
+    }
+}
+
+impl Conn {
+    /// Returns the descriptor with which a thread waits for `ready`, and the event of that descriptor.
+    pub(crate) fn poll_fd(&self, ready: Readiness) -> io::Result<(BorrowedFd<'_>, Readiness)> {
+        ready.of(&self.stream)
+    }
+
+    /// Returns the descriptor that is readable when the client of one request of HTTP/2 has gone, or has sent bytes if they
+    /// are wanted.
+    pub(crate) fn end_fd(&self, reads: bool) -> io::Result<BorrowedFd<'_>> {
+        self.stream.memory().map_or_else(|| Ok(self.stream.as_fd()), |memory| memory.fd(reads, false))
+    }
 }
 
 /// Lets a blocked thread wait for a socket.

@@ -264,7 +264,7 @@ impl Conn {
             content_type: Some(content_type),
             fields: if status == StatusCode::SERVICE_UNAVAILABLE { &retry } else { &[] },
             length: BodyLength::Exact(text.len() as u64),
-            close: true,
+            close: !self.is_stream(),
         };
         let output = &mut self.buffers.get_or_insert_default().output;
         self.http.close_after();

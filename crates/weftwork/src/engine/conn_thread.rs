@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::event_loop::IDLE_KEPT;
 use super::thread_wait::{self, ThreadWait};
 use super::threads::ThreadState;
-use crate::conn::{Call, Conn, Flushed, Step};
+use crate::conn::{Call, Conn, Flushed, Readiness, Step};
 use crate::message::{Handler, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
@@ -137,7 +137,7 @@ impl<'a> ConnThread<'a> {
             Err(_) if drained => return Some(Outcome::Closed),
             // The next read waits.
             Err(_) if at_once => {}
-            Err(_) => return self.wait(conn, PollFlags::IN, stage),
+            Err(_) => return self.wait(conn, Readiness::Read, stage),
         }
         None
     }
@@ -146,17 +146,15 @@ impl<'a> ConnThread<'a> {
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
             Ok(Flushed::All | Flushed::BudgetSpent) => None,
-            Ok(Flushed::WouldBlock) => self.wait(conn, PollFlags::OUT, stage),
+            Ok(Flushed::WouldBlock) => self.wait(conn, Readiness::Write, stage),
             Err(_) => Some(Outcome::Closed),
         }
     }
 
     /// Waits until the peer makes progress, its deadline passes, the server's next stage begins, or other connections
     /// must be checked.
-    fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Outcome> {
+    fn wait(&mut self, conn: &mut Conn, ready: Readiness, stage: Stage) -> Option<Outcome> {
         conn.release_buffers(&mut self.state.pool);
-        // The connection of a request of HTTP/2 tells everything by one descriptor.
-        let event = if conn.is_stream() { PollFlags::IN } else { event };
         let cx = self.cx;
         let deadline = conn.deadline(cx);
         let look = match conn.is_lingering() {
@@ -164,7 +162,8 @@ impl<'a> ConnThread<'a> {
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let until = look.map_or(deadline, |look| deadline.min(self.now.after(look)));
-        let waited = thread_wait::poll_until(cx, conn.as_fd(), event, until, cx.stage_fd(stage));
+        let waited =
+            conn.poll_fd(ready).and_then(|(fd, ready)| thread_wait::wait_in(cx, fd, ready, until, stage));
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),
@@ -208,7 +207,10 @@ impl<'a> ConnThread<'a> {
         match waited {
             Ok(None) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
             Ok(None) => {}
-            Ok(Some(ended)) => conn.note_ready(ended),
+            Ok(Some(ended)) => {
+                conn.note_ready(ended);
+                conn.note_woken();
+            }
             Err(_) => return Some(Outcome::Closed),
         }
         None
@@ -241,8 +243,12 @@ impl PipeWaker {
             false if conn.is_read_ready() => GONE,
             false => GONE | PollFlags::IN,
         };
+        let (fd, wanted) = match conn.is_stream() {
+            true => (conn.end_fd(wanted.contains(PollFlags::IN))?, PollFlags::IN),
+            false => (conn.as_fd(), wanted),
+        };
         let mut fds = [
-            PollFd::from_borrowed_fd(conn.as_fd(), wanted),
+            PollFd::from_borrowed_fd(fd, wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::new(&self.reader, PollFlags::IN),
         ];

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -241,7 +242,7 @@ impl Duplex for Pipe {
         self.secured.as_deref()
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.null.as_fd()
+    fn fd(&self, _reads: bool, _writes: bool) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.null.as_fd())
     }
 }

@@ -61,8 +61,9 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     fn tls_info(&self) -> Option<&crate::TlsInfo> {
         None
     }
-    /// Returns a descriptor that is readable after each change, for a thread that waits.
-    fn fd(&self) -> BorrowedFd<'_>;
+    /// Returns a descriptor for a thread that waits for bytes, for space, or for one of the two. It is readable while there are
+    /// some, and after the end.
+    fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>>;
 }
 
 /// Returns whether an I/O error means that the operation would block.
@@ -363,6 +364,14 @@ impl Stream {
         }
     }
 
+    /// Returns the end of a connection in memory, if this is one.
+    pub(crate) fn memory(&self) -> Option<&dyn Duplex> {
+        match self {
+            Stream::Memory(memory) => Some(&**memory),
+            _ => None,
+        }
+    }
+
     /// Returns whether a read of `count` bytes into this space has emptied the socket.
     #[inline(always)]
     pub(crate) fn is_emptied(&self, count: usize, space: usize) -> bool {
@@ -394,7 +403,8 @@ impl AsFd for Stream {
             Stream::Socket(socket) => socket.fd.as_fd(),
             #[cfg(feature = "_tls")]
             Stream::Tls(tls) => tls.socket.fd.as_fd(),
-            Stream::Memory(memory) => memory.fd(),
+            // Its waits use `Stream::memory`. Without a descriptor of its own, nothing is reported.
+            Stream::Memory(memory) => memory.fd(true, true).unwrap_or_else(|_| rustix::stdio::stdin()),
         }
     }
 }

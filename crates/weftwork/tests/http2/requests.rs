@@ -139,11 +139,19 @@ fn trailers_pass_both_ways() {
     client.send_trailers(stream, &[("x-sum", "7")]);
     client.answer(stream).is(200, "body|x-sum=7|head: x=head");
     let sum = [("x-sum".to_owned(), "7".to_owned())];
-    for (path, body, trailers) in [("/trailers-out", "body sent", &sum[..]), ("/trailers-later", "body sent", &sum)] {
-        let stream = client.get(path);
+    let te = [("te", "trailers")];
+    let none = &[][..];
+    for (path, fields, body, trailers) in [
+        ("/trailers-out", &te[..], "body sent", &sum[..]),
+        ("/trailers-later", &te, "body sent", &sum),
+        ("/trailers-out/first", &te, "sent", &sum),
+        ("/trailers-out/declared", &te, "body kept", none),
+        ("/trailers-out", &[], "body kept", none),
+    ] {
+        let stream = client.request("GET", path, fields, true);
         let answer = client.answer(stream);
         answer.is(200, body);
-        assert_eq!(answer.trailers, trailers);
+        assert_eq!(answer.trailers, trailers, "{path}");
     }
 }
 
@@ -156,5 +164,5 @@ fn a_head_beyond_the_limit_is_answered_with_431() {
     assert_eq!(client.answer(long).status, 431);
     client.send_data(sibling, b"goes on", true);
     client.answer(sibling).is(200, "goes on");
-    assert_eq!(site.calls(), 1);
+    assert_eq!((site.calls(), client.goaways), (1, vec![]));
 }

@@ -100,6 +100,7 @@ fn a_reset_ends_what_a_handler_waits_for() {
         assert_eq!(watched.gone.load(Ordering::SeqCst), 0, "{path}");
         client.reset(stream);
         watched.waits_until(path, &watched.gone, 1);
+        client.grant(0, 1 << 20);
         let sibling = client.get("/");
         client.answer(sibling).is(200, "hello");
         assert_eq!(client.goaways, [], "{path}");

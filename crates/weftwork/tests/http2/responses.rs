@@ -68,12 +68,6 @@ fn a_short_response_waits_for_a_window() {
 fn a_client_that_opens_no_window_is_cut_off_and_its_siblings_go_on() {
     for path in ["/bytes/1000", "/bytes/1000000", "/stream/1000", "/stream/1000000"] {
         let site = CASE.site_with(|settings| settings.write_timeout(Duration::from_millis(300)));
-        let mut client = Http2Client::connect(&site.running);
-        client.grants = false;
-        let stalled = client.get("/bytes/65535");
-        client.wait_for_bytes(stalled, 65_535);
-        client.grant(0, 1 << 20);
-        // The window of the connection is open, and that of this stream is not.
         let settings = Http2Settings { window: 0, ..Http2Settings::default() };
         let mut client = Http2Client::connect_with(&site.running, &settings);
         let stalled = client.get(path);

@@ -103,7 +103,8 @@ impl Http2Client {
     #[track_caller]
     pub(crate) fn get_all<'a>(&mut self, paths: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
         let mut out = Vec::new();
-        let sent = paths.into_iter().map(|path| self.write_request("GET", path, &[], true, &mut out)).collect();
+        let sent =
+            paths.into_iter().map(|path| self.write_request("GET", path, &[], true, &mut out)).collect();
         self.send(&out);
         sent
     }
@@ -237,11 +238,15 @@ impl Http2Client {
     /// Waits for the response, and takes it.
     #[track_caller]
     pub(crate) fn answer(&mut self, stream: u32) -> Answer {
-        self.wait("a response", |client| client.streams[&stream].has_ended || client.reset_of(stream).is_some());
+        self.wait("a response", |client| {
+            client.streams[&stream].has_ended || client.reset_of(stream).is_some()
+        });
         let exchange = self.streams.get_mut(&stream).expect("a stream");
         assert!(exchange.has_ended, "stream {stream} was reset: {:?}, {:?}", exchange.reset, exchange.answer);
         let answer = exchange.answer.take().expect("an end without a head");
-        if let Some(length) = answer.field("content-length").filter(|_| !exchange.is_head && answer.status != 304) {
+        if let Some(length) =
+            answer.field("content-length").filter(|_| !exchange.is_head && answer.status != 304)
+        {
             assert_eq!(length, answer.body.len().to_string(), "{answer:?}");
         }
         answer
@@ -355,7 +360,12 @@ impl Http2Client {
             }
             Frame::Data { stream, start, len, flow, ends, .. } => {
                 let exchange = self.open(stream);
-                exchange.answer.as_mut().expect("DATA follows a head").body.extend(&bytes[start..start + len]);
+                exchange
+                    .answer
+                    .as_mut()
+                    .expect("DATA follows a head")
+                    .body
+                    .extend(&bytes[start..start + len]);
                 exchange.has_ended = ends;
                 exchange.taken += flow;
                 self.taken += flow;

@@ -86,6 +86,7 @@ impl Conn {
             is_reset: false,
             client_reset: false,
             is_closed: false,
+            left: None,
         });
         let mut conn = self.of_stream(pipe, request, now, cx);
         match &opened.fault {
@@ -144,7 +145,7 @@ impl Http2Conn {
                 self.grant_connection(cx, output);
             }
             Frame::Trailers { stream } => self.take_trailers(stream, request, output)?,
-            Frame::Window { stream: 0, by } => self.send_window.add(by, 0)?,
+            Frame::Window { stream: 0, by } => self.take_window_of_connection(by)?,
             Frame::Window { stream, by } => self.take_window(stream, by, output),
             Frame::Reset { stream, .. } => {
                 self.take_reset(stream);
@@ -186,7 +187,7 @@ impl Http2Conn {
         output: &mut Vec<u8>,
         cx: &Context,
     ) -> Option<Opened> {
-        if self.streams.len() >= cx.settings.http2_streams_max as usize || !self.goaway.takes(stream) {
+        if self.streams.are_full(cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
             Http2::write_reset(stream, ErrorCode::REFUSED_STREAM, output);
             return None;
         }
@@ -318,6 +319,14 @@ impl Http2Conn {
             self.held += entry.given - before;
         }
         Ok(())
+    }
+
+    fn take_window_of_connection(&mut self, by: u32) -> Result<(), Http2Fault> {
+        if self.send_window.available() == 0 {
+            // Any response may have waited for it.
+            self.streams.iter_mut().for_each(|stream| stream.is_ready = true);
+        }
+        self.send_window.add(by, 0)
     }
 
     fn take_window(&mut self, stream: u32, by: u32, output: &mut Vec<u8>) {

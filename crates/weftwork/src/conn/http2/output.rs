@@ -5,7 +5,9 @@ use weftwork_wire::{ErrorCode, Http2, Segment, Window};
 use super::Http2Conn;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
+use crate::transport::Tick;
 use crate::transport::context::Context;
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 
 /// Content of a DATA frame, which with its header fills a TLS record.
 const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
@@ -20,11 +22,12 @@ struct Sink<'a> {
     has_written_block: &'a mut bool,
     /// A response asked for the end of the connection.
     closes: bool,
+    now: Tick,
 }
 
 impl Http2Conn {
     /// Appends frames of all responses that have something, as windows allow, up to the limit of the output.
-    pub(super) fn collect(&mut self, cx: &Context, output: &mut Vec<u8>) {
+    pub(super) fn collect(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
         let mut changed = std::mem::take(&mut self.changed);
         self.hub.take_changed(&mut changed);
         for id in changed.drain(..) {
@@ -39,6 +42,7 @@ impl Http2Conn {
             frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
             has_written_block: &mut self.has_written_block,
             closes: false,
+            now,
         };
         // A head and its first bytes leave at once, before the rest of long responses. So a short response does not wait
         // behind them, if the client gives no priorities.
@@ -74,6 +78,7 @@ impl Http2Conn {
     /// Ends the streams that are over, and grants what their requests have read.
     fn settle(&mut self, cx: &Context, output: &mut Vec<u8>) {
         let Http2Conn { streams, held, budget, .. } = self;
+        *held = 0;
         streams.retain(|stream| {
             if stream.is_closed && !stream.is_done() {
                 // The response has broken off.
@@ -87,14 +92,16 @@ impl Http2Conn {
             }
             let is_over = stream.is_closed && stream.is_done();
             if is_over {
-                *held -= stream.given - stream.taken;
                 if !stream.is_reset {
                     budget.earn(weftwork_wire::Budget::RESPONSE);
                 }
-            } else if !stream.client_ended && !stream.is_reset {
+                return false;
+            }
+            *held += stream.given - stream.taken;
+            if !stream.client_ended && !stream.is_reset && stream.left.is_none() {
                 stream.grant(cx, output);
             }
-            !is_over
+            true
         });
         self.grant_connection(cx, output);
     }
@@ -152,7 +159,7 @@ impl StreamEntry {
     fn send(&mut self, frames_max: usize, sink: &mut Sink<'_>) {
         let mut frames = frames_max;
         let pipe = self.pipe.clone();
-        let mut goes_on = false;
+        let (mut goes_on, mut sent) = (false, 0);
         let state = pipe.take(|bytes| {
             let mut used = 0;
             goes_on = loop {
@@ -167,11 +174,18 @@ impl StreamEntry {
                     None => break false,
                 }
             };
+            sent = used;
             used
         });
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
+        if state.is_left {
+            let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
+            if sent > 0 {
+                timer.advance(sent, sink.now);
+            }
+        }
     }
 
     /// Appends one frame. Returns how many bytes it took, and whether it was DATA. None: there is nothing to send, or

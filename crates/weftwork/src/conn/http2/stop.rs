@@ -10,6 +10,7 @@ use crate::conn::refusal::{Peer, log_client};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::Event;
 
 /// Number of a GOAWAY that only announces the next one.
 const ANNOUNCED: u32 = 0x7fff_ffff;
@@ -108,6 +109,23 @@ impl Http2Conn {
         }
     }
 
+    /// Returns when the client must have opened a window for a response whose request is gone.
+    fn left_until(&self, cx: &Context) -> Option<Tick> {
+        self.streams.iter().filter_map(|stream| Some(stream.left.as_ref()?.deadline(&cx.settings))).min()
+    }
+
+    /// Ends the responses whose clients have opened no window in time.
+    fn reset_late(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+        for stream in self.streams.iter_mut() {
+            if stream.left.as_ref().is_some_and(|left| now >= left.deadline(&cx.settings)) {
+                cx.record(Event::TimedOut(TimeoutKind::Write));
+                Http2::write_reset(stream.id, ErrorCode::CANCEL, output);
+                stream.pipe.reset();
+                (stream.is_reset, stream.is_ready, stream.left) = (true, true, None);
+            }
+        }
+    }
+
     /// Returns when the end of the connection goes on by itself.
     pub(super) fn stops_at(&self) -> Option<Tick> {
         match self.goaway.step {
@@ -125,8 +143,12 @@ impl Conn {
 
     /// Handles a deadline of a connection of HTTP/2.
     #[cold]
-    pub(in crate::conn) fn on_timeout_of_http2(&mut self, now: Tick) {
+    pub(in crate::conn) fn on_timeout_of_http2(&mut self, now: Tick, cx: &Context) {
         let Role::Connection(http2) = &mut self.role else { return };
+        if http2.left_until(cx).is_some_and(|until| now >= until) {
+            let output = &mut self.buffers.get_or_insert_default().output;
+            return http2.reset_late(now, cx, output);
+        }
         let is_aged = http2.goaway.step == GoawayStep::None && now >= self.expires;
         if is_aged || http2.stops_at().is_some_and(|until| now >= until) {
             // The next step goes on.
@@ -149,7 +171,12 @@ impl Conn {
         match &self.role {
             Role::Connection(http2) => {
                 let ages = if http2.goaway.step == GoawayStep::None { self.expires } else { Tick(u64::MAX) };
-                due.min(ages).min(http2.stops_at().unwrap_or(ages))
+                let until = due.min(ages).min(http2.stops_at().unwrap_or(ages));
+                match self.timer.kind {
+                    // The client has to read first.
+                    TimeoutKind::Write => due,
+                    _ => http2.left_until(cx).map_or(until, |left| left.min(until)),
+                }
             }
             _ => due,
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weftwork_wire::{ExpectedBody, Priority, Window};
 
+use crate::transport::deadlines::PeerTimer;
 use crate::transport::stream::StreamPipe;
 
 /// A stream, as its connection knows it.
@@ -33,6 +34,9 @@ pub(super) struct StreamEntry {
     pub(super) client_reset: bool,
     /// The request is gone, and all its bytes were taken.
     pub(super) is_closed: bool,
+    /// Progress of the client, if the request is gone and its last bytes wait for a window. Before that, the request has the
+    /// deadline.
+    pub(super) left: Option<PeerTimer>,
 }
 
 /// Where the response is, in the order in which its segments come.
@@ -66,8 +70,13 @@ impl StreamEntry {
 pub(super) struct Streams(Vec<StreamEntry>);
 
 impl Streams {
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// Returns whether there are as many as may be. A client that has read the end of a response may open another stream at
+    /// once, before the thread of the request is done with it. So as many more may be about to end.
+    pub(super) fn are_full(&self, streams_max: usize) -> bool {
+        let has_no_response = |stream: &&StreamEntry| stream.response != ResponsePart::Ended;
+        self.0.len() >= streams_max
+            && (self.0.len() >= streams_max.saturating_mul(2)
+                || self.0.iter().filter(has_no_response).count() >= streams_max)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -86,6 +95,10 @@ impl Streams {
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
         let at = self.0.binary_search_by_key(&id, |stream| stream.id).ok()?;
         self.0.get_mut(at)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &StreamEntry> {
+        self.0.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamEntry> {

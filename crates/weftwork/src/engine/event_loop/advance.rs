@@ -209,6 +209,7 @@ impl EventLoop {
             self.posted_next.push(Ready { token, ended: false });
         }
         if conn.is_stream() && !conn.watch_stream(&self.waker, token.0) {
+            conn.note_woken();
             self.posted_next.push(Ready { token, ended: false });
         }
         if !conn.awaits_response() || conn.awaits_output_space() {

@@ -9,6 +9,7 @@
 //! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -79,14 +80,17 @@ impl StreamHub {
     }
 }
 
+/// A thread may wait for any of two directions: bytes to read (1) and space to write (2). In any case it waits for the end.
+const SIGNALS: usize = 4;
+
 /// One stream.
 #[derive(Debug)]
 pub(crate) struct StreamPipe {
     id: u32,
     hub: Arc<StreamHub>,
     flow: Mutex<Flow>,
-    /// Ends a poll(2) of a thread that waits for the stream. Created for the first wait.
-    signal: OnceLock<Option<Signal>>,
+    /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait.
+    signals: [OnceLock<Signal>; SIGNALS],
 }
 
 #[derive(Default)]
@@ -107,8 +111,8 @@ struct Flow {
     is_reset: bool,
     /// The hub has a note that the connection has not taken.
     is_noted: bool,
-    /// The signal was given and not taken.
-    is_signaled: bool,
+    /// Which signals are given.
+    is_given: [bool; SIGNALS],
     waiter: Option<(Arc<dyn WakeConn>, usize)>,
 }
 
@@ -118,10 +122,38 @@ impl fmt::Debug for Flow {
     }
 }
 
+impl Flow {
+    /// Returns whether the request can go on in one of these directions.
+    fn is_ready(&self, reads: bool, writes: bool) -> bool {
+        self.is_reset || reads && self.read < self.to_request.len() || writes && !self.is_blocked
+    }
+}
+
+/// A pipe with a byte in it while what is awaited is ready.
 #[derive(Debug)]
 struct Signal {
     reader: OwnedFd,
     writer: OwnedFd,
+}
+
+impl Signal {
+    fn open() -> io::Result<Signal> {
+        let (reader, writer) = system::pipe()?;
+        Ok(Signal { reader, writer })
+    }
+
+    /// Gives the signal or takes it back, as `flow` is.
+    fn update(&self, index: usize, flow: &mut Flow) {
+        let is_ready = flow.is_ready(index & 1 != 0, index & 2 != 0);
+        if is_ready == std::mem::replace(&mut flow.is_given[index], is_ready) {
+            return;
+        }
+        // The pipe has space for a byte, or the byte.
+        match is_ready {
+            true => drop(rustix::io::write(&self.writer, &[0])),
+            false => drop(rustix::io::read(&self.reader, &mut [0; 1])),
+        }
+    }
 }
 
 /// State of a stream, as its connection finds it.
@@ -131,12 +163,14 @@ pub(crate) struct StreamState {
     pub(crate) taken: u64,
     /// The request is gone, and all its bytes were taken.
     pub(crate) is_closed: bool,
+    /// The request is gone. Its bytes wait for the client.
+    pub(crate) is_left: bool,
 }
 
 /// The connection's end.
 impl StreamPipe {
     pub(crate) fn new(id: u32, hub: &Arc<StreamHub>) -> Arc<StreamPipe> {
-        Arc::new(StreamPipe { id, hub: hub.clone(), flow: Mutex::default(), signal: OnceLock::new() })
+        Arc::new(StreamPipe { id, hub: hub.clone(), flow: Mutex::default(), signals: Default::default() })
     }
 
     /// Passes bytes to the request. The windows limit them.
@@ -167,7 +201,11 @@ impl StreamPipe {
         let used = take(&flow.to_client[before..]);
         flow.sent += used;
         let left = flow.to_client.len() - flow.sent;
-        let state = StreamState { taken: flow.taken, is_closed: flow.is_closed && left == 0 };
+        let state = StreamState {
+            taken: flow.taken,
+            is_closed: flow.is_closed && left == 0,
+            is_left: flow.is_closed && left > 0,
+        };
         if left == 0 {
             flow.to_client.clear();
             flow.sent = 0;
@@ -183,11 +221,10 @@ impl StreamPipe {
     /// Wakes the request, wherever it waits.
     fn wake(&self, mut flow: MutexGuard<'_, Flow>) {
         let waiter = flow.waiter.take();
-        if let Some(Some(signal)) = self.signal.get()
-            && !std::mem::replace(&mut flow.is_signaled, true)
-        {
-            // The pipe is empty.
-            let _ = rustix::io::write(&signal.writer, &[0]);
+        for (index, signal) in self.signals.iter().enumerate() {
+            if let Some(signal) = signal.get() {
+                signal.update(index, &mut flow);
+            }
         }
         drop(flow);
         if let Some((wakes, key)) = waiter {
@@ -202,9 +239,7 @@ impl StreamPipe {
     /// that it waits for.
     pub(crate) fn watch(&self, reads: bool, writes: bool, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         let mut flow = lock(&self.flow);
-        let can_read = reads && flow.read < flow.to_request.len();
-        let can_write = writes && !flow.is_blocked;
-        let nothing = !can_read && !can_write && !flow.is_reset;
+        let nothing = !flow.is_ready(reads, writes);
         if nothing {
             flow.waiter = Some((wakes.clone(), key));
         }
@@ -226,21 +261,12 @@ impl StreamPipe {
             self.hub.note(self.id);
         }
     }
-
-    fn take_signal(&self, flow: &mut Flow) {
-        if std::mem::take(&mut flow.is_signaled)
-            && let Some(Some(signal)) = self.signal.get()
-        {
-            let _ = rustix::io::read(&signal.reader, &mut [0; 8]);
-        }
-    }
 }
 
 impl Duplex for StreamPipe {
     /// 0 is never returned: the framing of a body says where the body ends.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
-        self.take_signal(&mut flow);
         if flow.is_reset {
             return Err(Errno::CONNRESET);
         }
@@ -264,7 +290,6 @@ impl Duplex for StreamPipe {
 
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
-        self.take_signal(&mut flow);
         if flow.is_reset {
             return Err(Errno::PIPE);
         }
@@ -303,20 +328,17 @@ impl Duplex for StreamPipe {
         self.hub.local_addr
     }
 
-    /// Readable after each change, until the next attempt to read or write.
-    fn fd(&self) -> BorrowedFd<'_> {
-        let signal = self.signal.get_or_init(|| {
-            let (reader, writer) = system::pipe().ok()?;
-            Some(Signal { reader, writer })
-        });
-        match signal {
-            Some(signal) => signal.reader.as_fd(),
-            // No descriptor is left. The request cannot wait, so it ends, and its deadline ends this wait.
-            None => {
-                lock(&self.flow).is_reset = true;
-                rustix::stdio::stdin()
-            }
+    /// A change after the last attempt counts, also before the first call.
+    fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>> {
+        let index = usize::from(reads) + 2 * usize::from(writes);
+        let signal = &self.signals[index];
+        if signal.get().is_none() {
+            // Another thread may have been first.
+            let _ = signal.set(Signal::open()?);
         }
+        let signal = signal.get().ok_or(io::ErrorKind::Other)?;
+        signal.update(index, &mut lock(&self.flow));
+        Ok(signal.reader.as_fd())
     }
 }
 
