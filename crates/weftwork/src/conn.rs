@@ -171,7 +171,7 @@ impl Conn {
             peer,
             proxied: None,
             buffers: None,
-            pending_body: SafeDrop::default(),
+            pending_body: SafeDrop::new(&cx.counters),
             count: CountGuard::new(&cx.counters),
             read_ready: true,
             read_closed: false,

@@ -148,7 +148,7 @@ impl Conn {
         }
         self.observe_refusal(reason.name(), cx);
         // A provided response is not sent, because the refusal would wait behind it.
-        drop(std::mem::take(&mut self.pending_body));
+        drop(self.pending_body.take_safely());
         self.refuse_request(BUSY, note, cx);
     }
 

@@ -64,7 +64,7 @@ impl Conn {
             peer: self.peer,
             proxied: self.proxied.clone(),
             buffers: Some(buffers),
-            pending_body: SafeDrop::default(),
+            pending_body: SafeDrop::new(&cx.counters),
             count: CountGuard::of_stream(&cx.counters),
             read_ready: true,
             read_closed: false,
