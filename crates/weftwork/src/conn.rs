@@ -65,6 +65,8 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of a body that is copied after its head. A copy is cheaper than a second slice for the kernel to
 /// walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// The same for one request of HTTP/2.
+const STREAM_COPIED_BYTES_MAX: usize = 1 << 10;
 
 /// Next step of a connection, for its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,13 +244,13 @@ impl Conn {
     /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait
     /// for its next request.
     pub(crate) fn is_idle(&self) -> bool {
-        (matches!(self.phase, Phase::Head | Phase::Proxy) || self.awaits_handshake())
+        (matches!(self.phase, Phase::Head | Phase::Proxy) || self.awaits_handshake() || self.has_no_streams())
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 
     /// Returns whether nothing has arrived for this time, and nothing is in progress.
     pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
-        (self.is_between_requests() || self.awaits_handshake())
+        (self.is_between_requests() || self.awaits_handshake() || self.has_no_streams())
             && self.unsent() == 0
             && self.timer.progress().after(time) <= now
     }
@@ -341,6 +343,13 @@ impl Conn {
     /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_output_space(&self) -> bool {
         self.timer.kind == TimeoutKind::Write || self.is_handshaking() && self.stream.has_unsent()
+    }
+
+    /// Returns the length up to which a body is copied after its head. A request of HTTP/2 may have to wait for its client
+    /// with a hundred others, and holds as little as possible meanwhile.
+    #[inline]
+    pub(crate) fn copied_bytes_max(&self) -> usize {
+        if self.is_stream() { STREAM_COPIED_BYTES_MAX } else { COPIED_BYTES_MAX }
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.

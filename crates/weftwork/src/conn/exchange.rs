@@ -19,7 +19,7 @@ use weftwork_wire::{After, BodyLength, Misuse, ResponseHead};
 
 use super::deferred::RequestSummary;
 use super::refusal::log_client;
-use super::{COPIED_BYTES_MAX, Conn, IoWait, PendingBody, Phase};
+use super::{Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::exchange::Exchange;
@@ -247,7 +247,7 @@ impl<'a> ConnExchange<'a> {
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {
-            Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => Some(bytes),
+            Payload::Bytes(bytes) if bytes.len() <= self.conn.copied_bytes_max() => Some(bytes),
             Payload::File { read, .. } => read.as_ref(),
             _ => None,
         };

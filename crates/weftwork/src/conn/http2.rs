@@ -27,7 +27,7 @@ use weftwork_wire::{After, Budget, Http2, Http2Settings, Window};
 pub(super) use self::request::StreamEnd;
 use self::stop::Goaway;
 use self::streams::Streams;
-use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
+use super::{Conn, OUTPUT_BYTES_MAX, PendingBody, Phase, Step};
 use crate::message::WakeConn;
 use crate::transport::Tick;
 use crate::transport::context::Context;
@@ -160,6 +160,13 @@ impl Conn {
         }
     }
 
+    /// Returns whether the connection has many requests, and none of them is in progress.
+    #[inline]
+    pub(super) fn has_no_streams(&self) -> bool {
+        self.phase == Phase::Http2
+            && matches!(&self.role, Role::Connection(http2) if http2.streams.is_empty())
+    }
+
     /// Records that bytes were read, which may complete a frame.
     #[inline]
     pub(super) fn note_frames(&mut self) {
@@ -182,6 +189,17 @@ impl Conn {
             Role::Stream(end) => end.pipe.watch(!self.read_ready, self.awaits_output_space(), wakes, key),
             Role::Http1 | Role::Connection(_) => true,
         }
+    }
+
+    /// Leaves the rest of the response to the connection. Returns a number of bytes that shows progress.
+    #[cold]
+    pub(super) fn leave_body(&mut self) -> usize {
+        if let Role::Stream(end) = &self.role
+            && let Some(PendingBody::Known { part, then }) = self.pending_body.take().map(|body| *body)
+        {
+            end.pipe.leave(std::iter::once(part).chain(then));
+        }
+        1
     }
 
     /// Returns whether this is one request of a connection, which has no socket of its own.

@@ -200,13 +200,17 @@ impl Conn {
     fn send_once(&mut self) -> io::Result<usize> {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
+        let is_stream = self.is_stream();
         let sent = match self.pending_body.as_deref_mut() {
             None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Upgrade(_))
                 if unsent.is_empty() =>
             {
                 return self.stream.flush();
             }
-            Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) => {
+            Some(PendingBody::Known { .. }) if is_stream && unsent.is_empty() => {
+                return Ok(self.leave_body());
+            }
+            Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) if !is_stream => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let taken = bytes.split_to(sent.saturating_sub(unsent.len()));
                 let is_sent = bytes.is_empty();

@@ -1,13 +1,21 @@
 //! Cuts the responses of the streams into frames, in the order of their priorities (RFC 9218).
 
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use weftwork_wire::{ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
+use crate::error::{OneLine, panic_message};
+use crate::message::BodyPart;
+use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::log_queue::log_line;
 
 /// Content of a DATA frame, which with its header fills a TLS record.
 const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
@@ -135,9 +143,9 @@ impl Sink<'_> {
         Http2::write_block(stream, block, is_first, ends, self.output);
     }
 
-    fn data(&mut self, stream: u32, data: &[u8], ends: bool) {
-        self.output.extend_from_slice(&Http2::data_header(stream, data.len() as u32, ends));
-        self.output.extend_from_slice(data);
+    /// Begins a DATA frame.
+    fn data(&mut self, stream: u32, len: usize, ends: bool) {
+        self.output.extend_from_slice(&Http2::data_header(stream, len as u32, ends));
     }
 }
 
@@ -160,13 +168,14 @@ impl StreamEntry {
         let mut frames = frames_max;
         let pipe = self.pipe.clone();
         let (mut goes_on, mut sent) = (false, 0);
-        let state = pipe.take(|bytes| {
+        let state = pipe.take(|bytes, tail| {
+            let before = sink.output.len();
             let mut used = 0;
             goes_on = loop {
                 if frames == 0 || sink.is_full() {
-                    break used < bytes.len();
+                    break used < bytes.len() || !tail.is_empty();
                 }
-                match self.frame(&bytes[used..], sink) {
+                match self.frame(&bytes[used..], tail, sink) {
                     Some((more, was_data)) => {
                         used += more;
                         frames -= usize::from(was_data);
@@ -174,7 +183,7 @@ impl StreamEntry {
                     None => break false,
                 }
             };
-            sent = used;
+            sent = sink.output.len() - before;
             used
         });
         self.is_ready = goes_on;
@@ -190,13 +199,19 @@ impl StreamEntry {
 
     /// Appends one frame. Returns how many bytes it took, and whether it was DATA. None: there is nothing to send, or
     /// a window is empty.
-    fn frame(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Option<(usize, bool)> {
+    fn frame(
+        &mut self,
+        bytes: &[u8],
+        tail: &mut VecDeque<BodyPart>,
+        sink: &mut Sink<'_>,
+    ) -> Option<(usize, bool)> {
         if self.is_done() {
             // Nobody waits for them.
+            tail.drain(..).for_each(drop_part);
             return (!bytes.is_empty()).then_some((bytes.len(), false));
         }
         if let ResponsePart::Body { left, ends } = self.response {
-            return self.data_frame(bytes, left, ends, sink);
+            return self.data_frame(bytes, tail, (left, ends), sink);
         }
         let (header, segment) = Segment::read(bytes)?;
         let rest = &bytes[header..];
@@ -222,7 +237,7 @@ impl StreamEntry {
                 (len, ResponsePart::Ended)
             }
             Segment::End => {
-                sink.data(self.id, &[], true);
+                sink.data(self.id, 0, true);
                 (0, ResponsePart::Ended)
             }
         };
@@ -233,30 +248,79 @@ impl StreamEntry {
     fn data_frame(
         &mut self,
         bytes: &[u8],
-        left: u64,
-        ends: bool,
+        tail: &mut VecDeque<BodyPart>,
+        (left, ends): (u64, bool),
         sink: &mut Sink<'_>,
     ) -> Option<(usize, bool)> {
-        let window = sink.window.available().min(self.send_window.available()).min(sink.frame_bytes_max);
-        let available = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let len = available.min(window as usize);
+        let available = match tail.front() {
+            Some(part) if bytes.is_empty() => part.count(),
+            _ => bytes.len() as u64,
+        };
+        let available = available.min(left);
+        if available == 0 {
+            return None;
+        }
+        let window = self.send_window.available().min(sink.window.available()).min(sink.frame_bytes_max);
+        let len = available.min(u64::from(window)) as usize;
         if len == 0 {
             return None;
         }
-        let (data, rest) = bytes.split_at(len);
         let is_last = len as u64 == left;
+        let of_bytes = if bytes.is_empty() { 0 } else { len };
         // The end is often known already.
-        let end = Segment::read(rest).filter(|(_, next)| is_last && !ends && *next == Segment::End);
+        let end =
+            Segment::read(&bytes[of_bytes..]).filter(|(_, next)| is_last && !ends && *next == Segment::End);
         let has_ended = is_last && (ends || end.is_some());
         // They were just compared.
         let _ = sink.window.take(len as u32, 0);
         let _ = self.send_window.take(len as u32, self.id);
-        sink.data(self.id, data, has_ended);
+        let start = sink.output.len();
+        sink.data(self.id, len, has_ended);
+        if of_bytes > 0 {
+            sink.output.extend_from_slice(&bytes[..len]);
+        } else if append_part(tail, len, sink.output).is_err() {
+            sink.output.truncate(start);
+            self.is_reset = true;
+            Http2::write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output);
+            tail.drain(..).for_each(drop_part);
+            return None;
+        }
         self.response = match (is_last, has_ended) {
             (_, true) => ResponsePart::Ended,
             (true, false) => ResponsePart::Between,
             (false, false) => ResponsePart::Body { left: left - len as u64, ends },
         };
-        Some((len + end.map_or(0, |(end, _)| end), true))
+        Some((of_bytes + end.map_or(0, |(end, _)| end), true))
+    }
+}
+
+/// Appends `len` bytes of the first part, which has at least as many.
+fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
+    match tail.front_mut() {
+        Some(BodyPart::Bytes(bytes)) => output.extend_from_slice(&bytes.split_to(len)),
+        Some(BodyPart::File { file, offset, count }) => {
+            let start = output.len();
+            output.resize(start + len, 0);
+            file.read_exact_at(&mut output[start..], *offset)?;
+            *offset += len as u64;
+            *count -= len as u64;
+        }
+        None => {}
+    }
+    if tail.front().is_some_and(|part| part.count() == 0) {
+        tail.pop_front().into_iter().for_each(drop_part);
+    }
+    Ok(())
+}
+
+/// A part may have the last of its user's values, whose drop may panic.
+fn drop_part(part: BodyPart) {
+    if let Err(panic) = drop_caught(part) {
+        log_line!(
+            Error,
+            "a value of a response panicked as it was dropped: {}",
+            OneLine(panic_message(&*panic))
+        );
+        drop_payload(panic);
     }
 }

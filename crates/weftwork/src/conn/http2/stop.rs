@@ -155,6 +155,9 @@ impl Conn {
             return;
         }
         let output = &mut self.buffers.get_or_insert_default().output;
+        if now < self.timer.deadline(&cx.settings) {
+            return;
+        }
         if self.timer.kind == TimeoutKind::Heartbeat && !std::mem::replace(&mut http2.is_pinged, true) {
             Http2::write_ping(*b"life\r\n\r\n", output);
             self.timer = self.timer.then(TimeoutKind::Heartbeat, now);

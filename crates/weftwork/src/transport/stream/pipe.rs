@@ -8,6 +8,7 @@
 //!
 //! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::io::Errno;
 
 use super::Duplex;
-use crate::message::WakeConn;
+use crate::message::drop_caught::{drop_caught, drop_payload};
+use crate::message::{BodyPart, WakeConn};
 use crate::transport::system;
 
 /// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
@@ -103,6 +105,8 @@ struct Flow {
     /// Bytes for the connection. Those before `sent` were sent.
     to_client: Vec<u8>,
     sent: usize,
+    /// The rest of the response, which is not copied. Nothing follows it.
+    tail: VecDeque<BodyPart>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
     /// The request is gone.
@@ -190,23 +194,25 @@ impl StreamPipe {
         flow.is_reset = true;
         flow.to_client = Vec::new();
         flow.sent = 0;
+        let tail = std::mem::take(&mut flow.tail);
         self.wake(flow);
+        drop_parts(tail);
     }
 
-    /// Lets `take` look at the bytes for the client. It returns how many of them are done.
-    pub(crate) fn take(&self, take: impl FnOnce(&[u8]) -> usize) -> StreamState {
+    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done,
+    /// and takes the parts that are done.
+    pub(crate) fn take(&self, take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> usize) -> StreamState {
         let mut flow = lock(&self.flow);
         flow.is_noted = false;
-        let before = flow.sent;
-        let used = take(&flow.to_client[before..]);
-        flow.sent += used;
-        let left = flow.to_client.len() - flow.sent;
+        let Flow { to_client, sent, tail, .. } = &mut *flow;
+        *sent += take(&to_client[*sent..], tail);
+        let left = flow.to_client.len() - flow.sent + flow.tail.len();
         let state = StreamState {
             taken: flow.taken,
             is_closed: flow.is_closed && left == 0,
             is_left: flow.is_closed && left > 0,
         };
-        if left == 0 {
+        if flow.sent == flow.to_client.len() {
             flow.to_client.clear();
             flow.sent = 0;
         }
@@ -244,6 +250,21 @@ impl StreamPipe {
             flow.waiter = Some((wakes.clone(), key));
         }
         nothing
+    }
+
+    /// Leaves the rest of the response to the connection, without a copy.
+    pub(crate) fn leave(&self, parts: impl Iterator<Item = BodyPart>) {
+        let mut flow = lock(&self.flow);
+        match flow.is_reset {
+            true => {
+                drop(flow);
+                drop_parts(parts.collect());
+            }
+            false => {
+                flow.tail.extend(parts);
+                self.note(flow);
+            }
+        }
     }
 
     /// Tells the connection that the request is gone, with all of its response or without.
@@ -339,6 +360,15 @@ impl Duplex for StreamPipe {
         let signal = signal.get().ok_or(io::ErrorKind::Other)?;
         signal.update(index, &mut lock(&self.flow));
         Ok(signal.reader.as_fd())
+    }
+}
+
+/// The last piece of a part has the owner of the bytes, which is the user's.
+fn drop_parts(parts: VecDeque<BodyPart>) {
+    for part in parts {
+        if let Err(panic) = drop_caught(part) {
+            drop_payload(panic);
+        }
     }
 }
 
