@@ -92,7 +92,7 @@ pub(crate) struct StreamPipe {
     hub: Arc<StreamHub>,
     flow: Mutex<Flow>,
     /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait.
-    signals: [OnceLock<Signal>; SIGNALS],
+    signals: [OnceLock<WakePipe>; SIGNALS],
 }
 
 #[derive(Default)]
@@ -135,15 +135,15 @@ impl Flow {
 
 /// A pipe with a byte in it while what is awaited is ready.
 #[derive(Debug)]
-struct Signal {
+struct WakePipe {
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-impl Signal {
-    fn open() -> io::Result<Signal> {
+impl WakePipe {
+    fn open() -> io::Result<WakePipe> {
         let (reader, writer) = system::pipe()?;
-        Ok(Signal { reader, writer })
+        Ok(WakePipe { reader, writer })
     }
 
     /// Gives the signal or takes it back, as `flow` is.
@@ -355,7 +355,7 @@ impl Duplex for StreamPipe {
         let signal = &self.signals[index];
         if signal.get().is_none() {
             // Another thread may have been first.
-            let _ = signal.set(Signal::open()?);
+            let _ = signal.set(WakePipe::open()?);
         }
         let signal = signal.get().ok_or(io::ErrorKind::Other)?;
         signal.update(index, &mut lock(&self.flow));
