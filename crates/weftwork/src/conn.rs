@@ -58,7 +58,7 @@ use crate::message::exchange::ConnValue;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
-use crate::transport::events::{ConnState, Event};
+use crate::transport::events::Event;
 use crate::transport::{BufferPool, Buffers, Stream, Tick};
 
 /// Number of unsent bytes above which the connection's next request waits.

@@ -122,28 +122,8 @@ impl State {
         into: &mut Vec<u8>,
         flags: RecvFlags,
     ) -> io::Result<usize> {
-        match self.step {
-            TlsStep::Open => {}
-            TlsStep::Clear | TlsStep::NotTls => {
-                if into.len() == into.capacity() {
-                    into.reserve(HANDSHAKE_READ_BYTES);
-                }
-                let space = into.capacity() - into.len();
-                let count = socket.recv(into, flags)?;
-                self.emptied = count < space;
-                return Ok(count);
-            }
-            // The bytes are for the handshake.
-            TlsStep::Handshake | TlsStep::Failed => {
-                if self.step == TlsStep::Failed {
-                    self.partial.clear();
-                }
-                self.partial.reserve(HANDSHAKE_READ_BYTES);
-                let space = self.partial.capacity() - self.partial.len();
-                let count = socket.recv(&mut self.partial, flags)?;
-                self.emptied = count < space;
-                return Ok(count);
-            }
+        if self.step != TlsStep::Open {
+            return self.recv_without_session(socket, into, flags);
         }
         if !self.pending.is_empty() {
             self.emptied = false;
@@ -187,6 +167,38 @@ impl State {
                 }
             }
         })
+    }
+
+    /// Reads bytes in clear, or bytes for the handshake.
+    #[cold]
+    fn recv_without_session(
+        &mut self,
+        socket: &Socket,
+        into: &mut Vec<u8>,
+        flags: RecvFlags,
+    ) -> io::Result<usize> {
+        match self.step {
+            TlsStep::Clear | TlsStep::NotTls => {
+                if into.len() == into.capacity() {
+                    into.reserve(HANDSHAKE_READ_BYTES);
+                }
+                let space = into.capacity() - into.len();
+                let count = socket.recv(into, flags)?;
+                self.emptied = count < space;
+                Ok(count)
+            }
+            // The bytes are for the handshake.
+            TlsStep::Open | TlsStep::Handshake | TlsStep::Failed => {
+                if self.step == TlsStep::Failed {
+                    self.partial.clear();
+                }
+                self.partial.reserve(HANDSHAKE_READ_BYTES);
+                let space = self.partial.capacity() - self.partial.len();
+                let count = socket.recv(&mut self.partial, flags)?;
+                self.emptied = count < space;
+                Ok(count)
+            }
+        }
     }
 
     /// Feeds the session, and keeps what is left of a record.

@@ -1,4 +1,4 @@
-//! What a peer may send without end, and what ends it.
+//! Floods of frames that lead to no response. Each of them ends the connection.
 
 use super::*;
 use Violation::*;
