@@ -123,6 +123,20 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
     len
 }
 
+/// Whether a field value may hold all these bytes. The last word overlaps the one before it, so nearly no byte is looked at
+/// alone.
+#[inline]
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk() {
+        let (words, _) = bytes.as_chunks::<8>();
+        let has_none = |word: &[u8; 8]| controls(u64::from_le_bytes(*word)) == 0;
+        if has_none(last) && words.iter().all(has_none) {
+            return true;
+        }
+    }
+    text_len(bytes) == bytes.len()
+}
+
 /// How many bytes stand before the first control character, HTAB included. Eight at a time: values are where
 /// most bytes of a head are.
 #[inline]

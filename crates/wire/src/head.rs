@@ -252,11 +252,13 @@ pub(crate) fn read_connect(text: &[u8], authority: Span, head: &mut Head) -> Res
 /// Whether `bytes` are a host, not empty, with an optional port.
 #[inline]
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
-    // Nearly always.
-    if !bytes.is_empty() && reg_name_len(bytes) == bytes.len() {
-        return true;
+    let host = reg_name_len(bytes);
+    match &bytes[host..] {
+        // Nearly always: no encoded bytes.
+        [] if host > 0 => true,
+        [b':', port @ ..] if host > 0 && is_port(port) => true,
+        _ => matches!(authority(bytes), Some(Authority { host: 1.., .. })),
     }
-    matches!(authority(bytes), Some(Authority { host: 1.., .. }))
 }
 
 /// RFC 9112 §3.2.2, for the schemes that an HTTP server has an answer for.
@@ -325,12 +327,17 @@ fn authority(bytes: &[u8]) -> Option<Authority> {
     };
     match &bytes[host..] {
         [] => Some(Authority { host, port: 0 }),
-        [b':', port @ ..] => {
-            let fits = |port: &[u8]| decimal(port).is_ok_and(|port| port <= 0xffff);
-            (port.is_empty() || fits(port)).then_some(Authority { host, port: port.len() })
-        }
+        [b':', port @ ..] => is_port(port).then_some(Authority { host, port: port.len() }),
         _ => None,
     }
+}
+
+/// Digits, or none. A port fits in 16 bits.
+#[inline]
+fn is_port(port: &[u8]) -> bool {
+    // Nearly all do, by their length and first digit.
+    let is_short = port.len() < 5 || matches!(port, [..b'6', _, _, _, _]);
+    (is_short && port.iter().all(u8::is_ascii_digit)) || decimal(port).is_ok_and(|port| port <= 0xffff)
 }
 
 /// Returns the length of the address at the start of `bytes`, which follow a bracket, with the closing bracket.

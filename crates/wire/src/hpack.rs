@@ -34,6 +34,7 @@ mod table;
 
 use crate::head::Span;
 
+pub(crate) use encode::encode_at;
 pub use encode::{encode_field, encode_status};
 pub use fault::HpackFault;
 

@@ -1,14 +1,15 @@
 //! Reads and writes the frames of an HTTP/2 connection (RFC 9113).
 //!
 //! `read.rs` reads frames, and this file decides what is read next and decodes field blocks. `head.rs` reads the fields
-//! of requests, and `client.rs` those of responses. `response.rs` writes the response of one stream, and `write.rs` every other
-//! frame.
+//! of requests, `fields.rs` those of trailers, and `client.rs` those of responses. `response.rs` writes the response of
+//! one stream, and `write.rs` writes all other frames.
 
 mod block;
 mod body;
 mod budget;
 mod client;
 mod fault;
+mod fields;
 mod frame;
 mod head;
 mod priority;
@@ -35,7 +36,8 @@ use crate::error::Fault;
 use crate::head::Head;
 use crate::hpack::{Decoded, Decoder, HpackFault};
 use crate::limits::Limits;
-use head::{RequestFields, TrailerFields};
+use fields::TrailerFields;
+use head::RequestFields;
 use read::{Block, PartialBlock, PartialData, Step, Target};
 
 /// What a client sends first (RFC 9113 §3.4).

@@ -34,7 +34,7 @@ pub fn encode_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
 
 /// Appends a field whose name is in the static table.
 #[inline]
-fn encode_at(name_index: u8, value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode_at(name_index: u8, value: &[u8], out: &mut Vec<u8>) {
     // Names that have values in the table. Others have only the empty value, which is not worth a look.
     if matches!(name_index, 2..=16)
         && let Some(index) = whole(name_index, value)

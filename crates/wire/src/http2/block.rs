@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, header};
 
 use super::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::date::Date;
-use crate::hpack::encode_field;
+use crate::hpack::{encode_at, encode_field, index};
 
 /// Sets the size of the dynamic table to 0, as it is (RFC 7541 §6.3).
 const TABLE_SIZE_ZERO: u8 = 0x20;
@@ -61,21 +61,18 @@ impl BlockStart {
 
 /// Whether a field concerns a connection of HTTP/1.1, and must not be sent (RFC 9113 §8.2.2).
 #[inline]
-fn is_of_connection(name: &HeaderName) -> bool {
-    const NAMES: [HeaderName; 5] = [
-        header::CONNECTION,
-        header::UPGRADE,
-        header::TRANSFER_ENCODING,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-    ];
-    NAMES.contains(name)
+fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
+    match name.as_str() {
+        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
+        "te" => value != "trailers",
+        _ => false,
+    }
 }
 
-/// Appends fields, except for those that concern a connection, and for a TE that is not `trailers`.
+/// Appends fields, except for those that concern a connection.
 pub(super) fn write_fields(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     for (name, value) in fields {
-        if !is_of_connection(name) && (name != header::TE || value == "trailers") {
+        if !is_of_connection(name, value) {
             encode_field(name.as_str(), value.as_bytes(), out);
         }
     }
@@ -91,7 +88,7 @@ pub(super) fn write_given(
     out: &mut Vec<u8>,
 ) {
     for (name, value) in fields {
-        if name == header::CONTENT_LENGTH || is_of_connection(name) || is_left_out(name) {
+        if name == header::CONTENT_LENGTH || is_of_connection(name, value) || is_left_out(name) {
             continue;
         }
         let mut value = value.as_bytes();
@@ -105,44 +102,70 @@ pub(super) fn write_given(
     }
 }
 
-/// Appends the Date.
-#[inline]
-pub(super) fn write_date(date: &Date, out: &mut Vec<u8>) {
-    // `date` is entry 33 of the static table, and its values have 29 bytes.
-    let mut field = [0; 32];
-    field[..3].copy_from_slice(&[0x0f, 33 - 15, 29]);
-    field[3..].copy_from_slice(date.as_bytes());
-    out.extend_from_slice(&field);
-}
-
-/// Appends the Content-Type.
-#[inline]
-pub(super) fn write_content_type(value: &[u8], out: &mut Vec<u8>) {
-    if value.len() >= 0x7f {
-        return encode_field("content-type", value, out);
-    }
-    // Entry 31 of the static table.
-    out.extend_from_slice(&[0x0f, 31 - 15, value.len() as u8]);
-    out.extend_from_slice(value);
-}
-
 /// Appends the Content-Length.
 #[inline]
 pub(super) fn write_content_length(length: u64, out: &mut Vec<u8>) {
-    const DIGITS_MAX: usize = 20;
-    // Entry 28 of the static table. The field is written from its end, so that it is one copy.
-    let mut field = [b'0'; 3 + DIGITS_MAX];
-    let mut at = field.len();
-    let mut rest = length;
+    let (digits, at) = decimal(length);
+    encode_at(index::CONTENT_LENGTH, &digits[at..], out);
+}
+
+const DIGITS_MAX: usize = 20;
+
+/// Returns the digits, and where they start.
+#[inline]
+fn decimal(number: u64) -> ([u8; DIGITS_MAX], usize) {
+    let mut digits = [b'0'; DIGITS_MAX];
+    let mut at = DIGITS_MAX;
+    let mut rest = number;
     loop {
         at -= 1;
-        field[at] = b'0' + (rest % 10) as u8;
+        digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
-        if rest == 0 || at == 3 {
-            break;
+        if rest == 0 || at == 0 {
+            return (digits, at);
         }
     }
-    at -= 3;
-    field[at..][..3].copy_from_slice(&[0x0f, 28 - 15, (3 + DIGITS_MAX - at - 3) as u8]);
-    out.extend_from_slice(&field[at..]);
+}
+
+/// Content types of less bytes have their length in one byte.
+pub(super) const CONTENT_TYPE_BYTES_MAX: usize = 126;
+
+/// Appends the head that nearly all responses have: a 200 with Content-Type and a short Content-Length. All lengths are known
+/// beforehand, so it is written in three pieces. That saves half of the instructions.
+#[inline]
+pub(super) fn write_plain(stream: u32, content_type: &[u8], length: u64, date: &Date, out: &mut Vec<u8>) {
+    const DATE: usize = HEADER_BYTES + 4;
+    const TYPE: usize = DATE + 29;
+    const START: usize = TYPE + 3;
+    let (digits, count) = short_decimal(length);
+    let len = (START - HEADER_BYTES) + content_type.len() + 3 + count;
+    let header = Header { len: len as u32, kind: kind::HEADERS, flags: flag::END_HEADERS, stream };
+    let mut start = [0; START];
+    start[..HEADER_BYTES].copy_from_slice(&header.bytes());
+    start[HEADER_BYTES..DATE].copy_from_slice(&[0x80 | index::STATUS, 0x0f, index::DATE - 0x0f, 29]);
+    start[DATE..TYPE].copy_from_slice(date.as_bytes());
+    start[TYPE..].copy_from_slice(&[0x0f, index::CONTENT_TYPE - 0x0f, content_type.len() as u8]);
+    out.extend_from_slice(&start);
+    out.extend_from_slice(content_type);
+    let [a, b, c, d] = digits;
+    // A copy of a length that the compiler knows, of which the end is cut off.
+    out.extend_from_slice(&[0x0f, index::CONTENT_LENGTH - 0x0f, count as u8, a, b, c, d]);
+    out.truncate(out.len() - (digits.len() - count));
+}
+
+/// Numbers up to this one have at most four digits.
+pub(super) const SHORT_LENGTH_MAX: u64 = 9_999;
+
+/// Returns the digits of such a number, and how many there are.
+#[inline]
+fn short_decimal(number: u64) -> ([u8; 4], usize) {
+    let (mut word, mut rest, mut count) = (0, number as u32, 0);
+    loop {
+        word = word << 8 | (u32::from(b'0') + rest % 10);
+        rest /= 10;
+        count += 1;
+        if rest == 0 || count == 4 {
+            return (word.to_le_bytes(), count);
+        }
+    }
 }

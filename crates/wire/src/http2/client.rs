@@ -4,8 +4,8 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::block::{BlockStart, write_fields};
 use super::fault::Violation;
+use super::fields::check;
 use super::frame::{Frame, STREAM_MAX};
-use super::head::{check, check_name};
 use super::read::{Block, Target};
 use super::{Http2, Http2Settings, State};
 use crate::body::is_forbidden;
@@ -13,12 +13,8 @@ use crate::error::Fault;
 use crate::framing::Seen;
 use crate::grammar::decimal;
 use crate::head::{Field, Head, Known};
-use crate::hpack::{Decoded, DecodedField, encode_field};
+use crate::hpack::{Decoded, DecodedField, encode_at, encode_field, index};
 use crate::limits::Limits;
-
-/// `:status` and `content-length` in the static table (RFC 7541, appendix A).
-const STATUS: u8 = 8;
-const CONTENT_LENGTH: u8 = 28;
 
 impl Http2 {
     /// Returns the client's end of a connection. It takes no pushes.
@@ -35,16 +31,16 @@ impl Http2 {
         }
         self.open(stream);
         let block = BlockStart::new(stream, self.resets_table, out);
-        encode_field(":method", head.method.as_str().as_bytes(), out);
-        for (name, value) in [
-            (":scheme", head.scheme),
-            (":path", head.path),
-            (":authority", head.authority),
-            (":protocol", head.protocol),
-        ] {
+        encode_at(index::METHOD, head.method.as_str().as_bytes(), out);
+        let given =
+            [(index::SCHEME, head.scheme), (index::PATH, head.path), (index::AUTHORITY, head.authority)];
+        for (index, value) in given {
             if let Some(value) = value {
-                encode_field(name, value.as_bytes(), out);
+                encode_at(index, value.as_bytes(), out);
             }
+        }
+        if let Some(protocol) = head.protocol {
+            encode_field(":protocol", protocol.as_bytes(), out);
         }
         write_fields(head.fields, out);
         block.finish(ends, out);
@@ -122,9 +118,8 @@ impl<'a> ResponseFields<'a> {
         if name.starts_with(b":") {
             return self.note_status(field.name_index, value);
         }
-        check(field.name_index, name, value)?;
-        check_name(name, value)?;
-        if field.name_index == CONTENT_LENGTH {
+        check(name, value)?;
+        if field.name_index == index::CONTENT_LENGTH {
             self.seen.note(Known::ContentLength, value)?;
         }
         if self.head.fields.len() as u32 >= self.limits.fields_max {
@@ -135,11 +130,11 @@ impl<'a> ResponseFields<'a> {
     }
 
     /// RFC 9113 §8.3.2
-    fn note_status(&mut self, index: u8, value: &[u8]) -> Result<(), Violation> {
+    fn note_status(&mut self, name_index: u8, value: &[u8]) -> Result<(), Violation> {
         if !self.head.fields.is_empty() {
             return Err(Violation::PseudoFieldLate);
         }
-        if index != STATUS {
+        if name_index != index::STATUS {
             return Err(Violation::PseudoFieldUnknown);
         }
         let is_status = value.len() == 3 && matches!(decimal(value), Ok(100..=599));

@@ -1,4 +1,4 @@
-//! Reads the fields of requests and trailers, as they come out of a field block.
+//! Reads the fields of requests, as they come out of a field block.
 //!
 //! The grammar of names, values, targets and authorities is that of HTTP/1.1, by the same functions. So neither
 //! protocol accepts what the other refuses, and a proxy can write one what it has read from the other.
@@ -6,11 +6,11 @@
 use http::Method;
 
 use super::fault::Violation;
+use super::fields::{check_connection, check_name, check_value};
 use super::priority::Priority;
-use crate::body::is_forbidden;
 use crate::error::Fault;
 use crate::framing::{Framing, Seen};
-use crate::grammar::{is_token, lower_token_len, text_len};
+use crate::grammar::is_token;
 use crate::head::{Field, Head, Known, Span, Version, is_authority, read_connect, read_path};
 use crate::hpack::{DecodedField, index};
 use crate::limits::Limits;
@@ -26,7 +26,8 @@ pub(super) struct RequestFields<'a> {
     pub(super) head: &'a mut Head,
     limits: &'a Limits,
     fault: Option<Violation>,
-    has_method: bool,
+    /// 0: there is no method yet.
+    method_len: usize,
     is_https: Option<bool>,
     path: Option<Span>,
     authority: Option<Span>,
@@ -50,7 +51,7 @@ impl<'a> RequestFields<'a> {
             head,
             limits,
             fault: None,
-            has_method: false,
+            method_len: 0,
             is_https: None,
             path: None,
             authority: None,
@@ -69,11 +70,12 @@ impl<'a> RequestFields<'a> {
         if self.fault.is_some() {
             return false;
         }
-        let (name, value) = (field.name.of(text), field.value.of(text));
+        // The text ends with the value.
+        let value = &text[field.value.start as usize..];
         let noted = match field.name_index {
             index::AUTHORITY..=index::STATUS => self.note_pseudo(value, field),
-            0 if name.starts_with(b":") => self.note_other_pseudo(name, field.value),
-            _ => self.note_field(name, value, field),
+            0 => self.note_unlisted(field.name.of(text), value, field),
+            _ => self.note_listed(value, field),
         };
         self.fault = noted.err();
         self.fault.is_none() && (field.name_index != index::AUTHORITY || self.is_authority)
@@ -109,27 +111,25 @@ impl<'a> RequestFields<'a> {
 
     #[inline]
     fn note_method(&mut self, value: &[u8]) -> Result<(), Violation> {
-        if self.has_method {
+        if self.method_len > 0 {
             return Err(Violation::PseudoFieldRepeated);
         }
-        self.has_method = true;
-        if value != b"GET" {
-            self.head.method =
-                Method::from_bytes(value).map_err(|_| Violation::Message(Fault::MethodNotAToken))?;
-        }
+        self.method_len = value.len();
+        if value == b"GET" { Ok(()) } else { self.note_other_method(value) }
+    }
+
+    #[inline(never)]
+    fn note_other_method(&mut self, value: &[u8]) -> Result<(), Violation> {
+        self.head.method = Method::from_bytes(value).map_err(|_| Fault::MethodNotAToken)?;
         Ok(())
     }
 
-    /// Other schemes are refused as in the absolute form of HTTP/1.1. What is no scheme at all could pass for the start
-    /// of a URI.
     #[inline]
     fn note_scheme(&mut self, value: &[u8]) -> Result<(), Violation> {
         let is_https = match value {
             b"http" => false,
             b"https" => true,
-            _ if value.eq_ignore_ascii_case(b"http") => false,
-            _ if value.eq_ignore_ascii_case(b"https") => true,
-            _ => return Err(Violation::SchemeUnknown),
+            _ => other_scheme(value)?,
         };
         match self.is_https.replace(is_https) {
             None => Ok(()),
@@ -137,20 +137,19 @@ impl<'a> RequestFields<'a> {
         }
     }
 
-    #[inline]
-    fn note_field(&mut self, name: &[u8], value: &[u8], decoded: DecodedField) -> Result<(), Violation> {
-        if !decoded.is_checked {
-            check(decoded.name_index, name, value)?;
+    /// Notes a field whose name is in the static table, and keeps the grammar.
+    ///
+    /// Apart: within, it takes registers from pseudo-fields.
+    #[inline(never)]
+    fn note_listed(&mut self, value: &[u8], field: DecodedField) -> Result<(), Violation> {
+        if !field.is_checked {
+            check_value(value)?;
         }
-        let field = Field { name: decoded.name, value: decoded.value };
-        match decoded.name_index {
-            // None of these names is in the static table.
-            0 if name == b"priority" => self.priority.update(value),
-            0 if !decoded.is_checked => check_name(name, value)?,
+        match field.name_index {
             index::COOKIE => {
                 self.crumbs += 1;
                 if self.crumbs > 1 {
-                    return self.note_crumb(field);
+                    return self.push_crumb(field);
                 }
             }
             index::HOST if self.host.replace(field.value).is_some() => return Err(Fault::HostRepeated.into()),
@@ -159,27 +158,50 @@ impl<'a> RequestFields<'a> {
             index::TRANSFER_ENCODING => return Err(Violation::ConnectionField),
             _ => {}
         }
+        self.push(field)
+    }
+
+    /// Notes any other field.
+    #[inline(never)]
+    fn note_unlisted(&mut self, name: &[u8], value: &[u8], field: DecodedField) -> Result<(), Violation> {
+        if name.starts_with(b":") {
+            return self.note_other_pseudo(name, field.value);
+        }
+        if !field.is_checked {
+            check_name(name)?;
+            check_value(value)?;
+            check_connection(name, value)?;
+        }
+        if name == b"priority" {
+            self.priority.update(value);
+        }
+        self.push(field)
+    }
+
+    #[inline]
+    fn push(&mut self, field: DecodedField) -> Result<(), Violation> {
         let lines = self.head.fields.len() as u32 - self.crumbs.saturating_sub(1);
         if lines >= self.limits.fields_max {
             return Err(Fault::TooManyFields.into());
         }
-        self.head.fields.push(field);
+        self.head.fields.push(Field { name: field.name, value: field.value });
         Ok(())
     }
 
     /// A further part of a cookie (RFC 9113 §8.2.3).
-    fn note_crumb(&mut self, field: Field) -> Result<(), Violation> {
+    #[cold]
+    fn push_crumb(&mut self, field: DecodedField) -> Result<(), Violation> {
         if self.crumbs > self.limits.fields_max.saturating_mul(CRUMBS_A_FIELD) {
             return Err(Fault::TooManyFields.into());
         }
-        self.head.fields.push(field);
+        self.head.fields.push(Field { name: field.name, value: field.value });
         Ok(())
     }
 
     /// Notes what follows from all fields together. `ends`: no body follows.
     #[inline]
     pub(super) fn conclude(
-        mut self,
+        &mut self,
         text: &mut Vec<u8>,
         ends: bool,
         connect_protocol: bool,
@@ -187,7 +209,7 @@ impl<'a> RequestFields<'a> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        if !self.has_method {
+        if self.method_len == 0 {
             return Err(Violation::PseudoFieldMissing);
         }
         self.conclude_target(text, connect_protocol)?;
@@ -199,7 +221,7 @@ impl<'a> RequestFields<'a> {
         if self.crumbs > 1 {
             join_crumbs(text, &mut self.head.fields);
         }
-        let head = self.head;
+        let head = &mut *self.head;
         head.version = Version::Http2;
         head.framing = facts.framing;
         head.keep_alive = facts.keep_alive;
@@ -225,9 +247,7 @@ impl<'a> RequestFields<'a> {
             return Err(Violation::PseudoFieldMissing);
         };
         let head = &mut *self.head;
-        if head.method.as_str().len() + path.len as usize + LINE_BYTES
-            > self.limits.request_line_bytes_max as usize
-        {
+        if self.method_len + path.len as usize + LINE_BYTES > self.limits.request_line_bytes_max as usize {
             return Err(Fault::TargetTooLong.into());
         }
         Ok(read_path(text, path, head)?)
@@ -303,85 +323,18 @@ fn join_crumbs(text: &mut Vec<u8>, fields: &mut Vec<Field>) {
     }
 }
 
-/// Trailers that are being read (RFC 9113 §8.1).
-pub(super) struct TrailerFields<'a> {
-    fields: &'a mut Vec<Field>,
-    limits: &'a Limits,
-    fault: Option<Violation>,
+/// Schemes have no case. Others than these two are refused, as in the absolute form of HTTP/1.1. What is no scheme at all
+/// could pass for the start of a URI.
+#[cold]
+fn other_scheme(value: &[u8]) -> Result<bool, Violation> {
+    let is = |scheme: &[u8]| value.eq_ignore_ascii_case(scheme);
+    if is(b"https") || is(b"http") { Ok(is(b"https")) } else { Err(Violation::SchemeUnknown) }
 }
 
-impl<'a> TrailerFields<'a> {
-    pub(super) fn new(fields: &'a mut Vec<Field>, limits: &'a Limits) -> TrailerFields<'a> {
-        fields.clear();
-        TrailerFields { fields, limits, fault: None }
-    }
-
-    /// Notes a field. Returns whether its grammar is right.
-    pub(super) fn note(&mut self, text: &[u8], field: DecodedField) -> bool {
-        if self.fault.is_none() {
-            self.fault = self.note_field(text, field).err();
-        }
-        self.fault.is_none()
-    }
-
-    fn note_field(&mut self, text: &[u8], field: DecodedField) -> Result<(), Violation> {
-        let (name, value) = (field.name.of(text), field.value.of(text));
-        if name.starts_with(b":") {
-            return Err(Violation::PseudoFieldNotAllowed);
-        }
-        check(field.name_index, name, value)?;
-        check_name(name, value)?;
-        if self.fields.len() >= self.limits.fields_max as usize {
-            return Err(Fault::TooManyTrailers.into());
-        }
-        if is_forbidden(str::from_utf8(name).unwrap_or_default()) {
-            return Err(Fault::TrailerForbidden.into());
-        }
-        self.fields.push(Field { name: field.name, value: field.value });
-        Ok(())
-    }
-
-    pub(super) fn conclude(self) -> Result<(), Violation> {
-        self.fault.map_or(Ok(()), Err)
-    }
-}
-
+#[inline]
 fn set(slot: &mut Option<Span>, span: Span) -> Result<(), Violation> {
     match slot.replace(span) {
         None => Ok(()),
         Some(_) => Err(Violation::PseudoFieldRepeated),
-    }
-}
-
-/// The grammar of a field. A name of the static table keeps it. What HTTP/1.1 would trim is refused (RFC 9113 §8.2.1).
-#[inline]
-pub(super) fn check(index: u8, name: &[u8], value: &[u8]) -> Result<(), Violation> {
-    if index == 0 && (name.is_empty() || lower_token_len(name) != name.len()) {
-        return Err(name_fault(name));
-    }
-    if text_len(value) != value.len() {
-        return Err(Fault::FieldValueInvalid.into());
-    }
-    match value {
-        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => Err(Violation::FieldValuePadded),
-        _ => Ok(()),
-    }
-}
-
-#[cold]
-fn name_fault(name: &[u8]) -> Violation {
-    if is_token(name) { Violation::FieldNameUpperCase } else { Fault::FieldNameInvalid.into() }
-}
-
-/// RFC 9113 §8.2.2: fields that concern a connection of HTTP/1.1.
-#[inline]
-pub(super) fn check_name(name: &[u8], value: &[u8]) -> Result<(), Violation> {
-    match name {
-        b"te" if value.eq_ignore_ascii_case(b"trailers") => Ok(()),
-        b"te" => Err(Violation::TeInvalid),
-        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-            Err(Violation::ConnectionField)
-        }
-        _ => Ok(()),
     }
 }

@@ -4,14 +4,15 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Http2;
 use super::block::{
-    BlockStart, write_content_length, write_content_type, write_date, write_fields, write_given,
+    BlockStart, CONTENT_TYPE_BYTES_MAX, SHORT_LENGTH_MAX, write_content_length, write_fields, write_given,
+    write_plain,
 };
 use crate::date::Date;
 use crate::encode::{self, Delimiter, Plan, Request, ResponseHead};
 use crate::error::Misuse;
 use crate::grammar::elements;
 use crate::head::{Head, Version};
-use crate::hpack::encode_status;
+use crate::hpack::{encode_at, encode_status, index};
 use crate::state::{WriteEvent, Writing};
 
 /// The response of one stream: what [`Http1`](crate::Http1) does for its connection, by the same rules. It needs nothing
@@ -73,6 +74,35 @@ impl Http2Response {
     /// The error of the head. Nothing is written then, and another head may be tried.
     #[inline]
     pub fn write_head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Misuse> {
+        let writing = self.writing.next(WriteEvent::Head)?;
+        if let Some((content_type, length)) = encode::plain(head)
+            && self.takes_plain_heads(content_type, length)
+        {
+            write_plain(self.stream, content_type, length, date, out);
+            self.delimiter = Delimiter::Length(length);
+            self.writing = writing;
+            return Ok(false);
+        }
+        self.write_any_head(head, date, out)
+    }
+
+    /// Nothing in the request changes a plain head, and the body ends the stream.
+    #[inline]
+    fn takes_plain_heads(&self, content_type: &[u8], length: u64) -> bool {
+        (1..=SHORT_LENGTH_MAX).contains(&length)
+            && content_type.len() <= CONTENT_TYPE_BYTES_MAX
+            && !self.is_head
+            && !self.is_connect
+            && !self.resets_table
+    }
+
+    #[inline(never)]
+    fn write_any_head(
         &mut self,
         head: &ResponseHead<'_>,
         date: &Date,
@@ -154,12 +184,12 @@ impl Http2Response {
         let block = BlockStart::new(self.stream, self.resets_table, out);
         encode_status(status, out);
         if !plan.date_given {
-            write_date(date, out);
+            encode_at(index::DATE, date.as_bytes(), out);
         }
         if let Some(value) = head.content_type
             && !plan.content_type_given
         {
-            write_content_type(value.as_bytes(), out);
+            encode_at(index::CONTENT_TYPE, value.as_bytes(), out);
         }
         if !head.fields.is_empty() {
             let limit = (plan.last_modified_given && !plan.date_given).then_some(date);

@@ -1,8 +1,11 @@
 //! Feeds tests' bytes to a connection whole, in steps, and with a tail, and expects the same events of all.
 
+mod cuts;
+mod differential;
 mod floods;
 mod frames;
 mod heads;
+mod response;
 mod windows;
 
 use super::*;
