@@ -2,6 +2,7 @@
 
 use http::{HeaderName, HeaderValue, header};
 
+use super::Http2;
 use super::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::date::Date;
 use crate::hpack::{encode_at, encode_field, index};
@@ -44,18 +45,7 @@ impl BlockStart {
     fn split(self, ends: bool, out: &mut Vec<u8>) {
         let block = out.split_off(self.at + HEADER_BYTES);
         out.truncate(self.at);
-        let mut flags = if ends { flag::END_STREAM } else { 0 };
-        let mut kind = kind::HEADERS;
-        let mut parts = block.chunks(PAYLOAD_BYTES_MAX).peekable();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                flags |= flag::END_HEADERS;
-            }
-            let header = Header { len: part.len() as u32, kind, flags, stream: self.stream };
-            out.extend_from_slice(&header.bytes());
-            out.extend_from_slice(part);
-            (kind, flags) = (kind::CONTINUATION, 0);
-        }
+        Http2::write_block(self.stream, &block, false, ends, out);
     }
 }
 
