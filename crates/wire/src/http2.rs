@@ -63,6 +63,42 @@ enum State {
 
 /// One connection's frames. It holds no bytes except for the dynamic table, and for a field block that is cut into
 /// frames. Streams are the caller's: their states, windows and number.
+///
+/// A request opens its stream, and [`Http2Response`] writes the response. [`Budget`] limits what a peer costs,
+/// [`Window`] what each side sends, and [`ExpectedBody`] compares a body with its head.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use weftwork_wire::{
+///     BodyLength, Date, Frame, Head, Http2, Http2Response, Http2Settings, Limits, ResponseHead,
+/// };
+///
+/// let (mut http, mut out) = (Http2::server(&Http2Settings::default()), Vec::new());
+/// http.write_preface(&mut out);
+///
+/// // Preface, SETTINGS, and HEADERS of four fields.
+/// let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+/// bytes.extend_from_slice(b"\0\0\x10\x01\x05\0\0\0\x01\x82\x86\x84\x01\x0bexample.org");
+///
+/// let (limits, mut head, mut text, mut at) = (Limits::default(), Head::default(), Vec::new(), 0);
+/// loop {
+///     let (used, frame) = http.read(&bytes[at..], &limits, &mut head, &mut text)?;
+///     at += used;
+///     match frame {
+///         Frame::NeedMore => break,
+///         Frame::Settings { .. } => Http2::write_settings_ack(&mut out),
+///         Frame::Head { stream, .. } => {
+///             assert_eq!((head.path.of(&text), head.method.as_str()), (&b"/"[..], "GET"));
+///             let response = ResponseHead { length: BodyLength::Exact(5), ..ResponseHead::default() };
+///             let date = Date::at(SystemTime::now());
+///             Http2Response::new(&http, stream, &head.method).write_response(&response, b"hello", &date, &mut out)?;
+///         }
+///         _ => {}
+///     }
+/// }
+/// assert!(out.ends_with(b"hello"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Http2 {
     state: State,

@@ -91,6 +91,8 @@ fn prices() {
     assert_eq!(price(&data(1, false, b"")), 10);
     assert_eq!(price(&padded(b"\x02\0\0")), 10);
     assert_eq!(price(&padded(b"\x02a\0\0")), 0);
+    let last = frame(kind::DATA, flag::PADDED | flag::END_STREAM, 1, b"\x02\0\0");
+    assert_eq!(price(&last), 0);
     assert_eq!(price(&headers(1, true, &[])), 1);
     assert_eq!(price(&headers(3, true, &[])), 10);
     assert_eq!(price(&frame(kind::RST_STREAM, 0, 1, &[0; 4])), 10);
