@@ -78,6 +78,7 @@ impl Conn {
             recv_window: Window::default(),
             body: ExpectedBody::new(framing),
             is_chunked: framing == Framing::Chunked,
+            end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
             client_ended: opened.ends,
             given: 0,
             taken: 0,

@@ -93,10 +93,11 @@ impl Http2Conn {
                 stream.is_reset = true;
                 Http2::write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output);
             }
-            if stream.response == ResponsePart::Ended && !stream.client_ended && !stream.is_reset {
-                // The rest of the body is not wanted (RFC 9113 section 8.1).
+            let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
+            if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
+                // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
                 stream.is_reset = true;
-                Http2::write_reset(stream.id, ErrorCode::NO_ERROR, output);
+                Http2::write_reset(stream.id, stream.end_code, output);
             }
             let is_over = stream.is_closed && stream.is_done();
             if is_over {

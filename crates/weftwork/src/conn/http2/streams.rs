@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weftwork_wire::{ExpectedBody, Priority, Window};
+use weftwork_wire::{ErrorCode, ExpectedBody, Priority, Window};
 
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::stream::StreamPipe;
@@ -20,6 +20,8 @@ pub(super) struct StreamEntry {
     pub(super) body: ExpectedBody,
     /// The request has no length, so its body is passed on in chunks.
     pub(super) is_chunked: bool,
+    /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
+    pub(super) end_code: ErrorCode,
     /// The client has sent everything.
     pub(super) client_ended: bool,
     /// Bytes that were passed to the request, and those that it has read.
