@@ -82,7 +82,7 @@ macro_rules! every_engine {
 every_engine! {
     adaptive: weftwork::Engine::Adaptive { loops: Some(1) }, Anyhow;
     adaptive_of_two: weftwork::Engine::Adaptive { loops: Some(2) }, Anyhow;
-    //reactor: weftwork::Engine::Reactor { loops: Some(2) }, ForClient;
+    reactor: weftwork::Engine::Reactor { loops: Some(2) }, ForClient;
     workers: weftwork::Engine::Workers { listeners: Some(2) }, Anyhow;
     pool: weftwork::Engine::Pool { standby: Some(2) }, Anyhow;
     #[cfg(feature = "fibers")]
