@@ -202,6 +202,12 @@ impl Conn {
         1
     }
 
+    /// Returns whether this is a connection of HTTP/2, whose requests are connections of their own.
+    #[inline]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.phase == Phase::Http2
+    }
+
     /// Returns whether this is one request of a connection, which has no socket of its own.
     #[inline]
     pub(crate) fn is_stream(&self) -> bool {

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use super::Conn;
 use crate::transport::context::{Context, Stage};
 use crate::transport::{Stream, Tick};
 
@@ -31,19 +30,6 @@ impl Readiness {
             }
             None => Ok((stream.as_fd(), self)),
         }
-    }
-}
-
-impl Conn {
-    /// Returns the descriptor with which a thread waits for `ready`, and the event of that descriptor.
-    pub(crate) fn poll_fd(&self, ready: Readiness) -> io::Result<(BorrowedFd<'_>, Readiness)> {
-        ready.of(&self.stream)
-    }
-
-    /// Returns the descriptor that is readable when the client of one request of HTTP/2 has gone, or has sent bytes if they
-    /// are wanted.
-    pub(crate) fn end_fd(&self, reads: bool) -> io::Result<BorrowedFd<'_>> {
-        self.stream.memory().map_or_else(|| Ok(self.stream.as_fd()), |memory| memory.fd(reads, false))
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Outcome {
     Closed,
     /// The upgrade handler of the connection runs on this thread.
     Upgraded,
+    /// A connection of HTTP/2 has many requests, and one of its requests waits: a loop serves both.
+    ToLoop,
 }
 
 /// A thread with its connection.
@@ -40,8 +42,6 @@ pub(super) struct ConnThread<'a> {
     state: &'a mut ThreadState,
     /// Returns whether other connections wait for a thread or a slot.
     is_wanted: &'a dyn Fn() -> bool,
-    /// Gives one request of an HTTP/2 connection to another thread.
-    start: &'a dyn Fn(Box<Conn>),
     /// Woken when the feed of the connection has data. Created for the first wait.
     waker: Option<Arc<PipeWaker>>,
     /// The time, read after each call and each wait. A write that does not block takes no time.
@@ -54,9 +54,8 @@ impl<'a> ConnThread<'a> {
         handler: &'a dyn Handler,
         state: &'a mut ThreadState,
         is_wanted: &'a dyn Fn() -> bool,
-        start: &'a dyn Fn(Box<Conn>),
     ) -> ConnThread<'a> {
-        ConnThread { cx, handler, state, is_wanted, start, waker: None, now: cx.clock.now() }
+        ConnThread { cx, handler, state, is_wanted, waker: None, now: cx.clock.now() }
     }
 
     /// Serves the connection until it ends.
@@ -68,15 +67,39 @@ impl<'a> ConnThread<'a> {
                 conn.cut_off();
                 return Outcome::Closed;
             }
-            let outcome = match conn.step(self.now, self.cx) {
+            let step = conn.step(self.now, self.cx);
+            if conn.has_streams() {
+                return Outcome::ToLoop;
+            }
+            let outcome = match step {
                 Step::Call => self.call(conn),
                 Step::Close => Some(Outcome::Closed),
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
                 Step::Handshake => self.handshake(conn),
-                Step::Stream => self.start_streams(conn),
+                Step::Stream => Some(Outcome::ToLoop),
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::WaitFeed => self.wait_for_feed(conn, stage),
+            };
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// Serves one request of HTTP/2, until it ends or waits for something else than its handler.
+    pub(super) fn serve_stream(&mut self, conn: &mut Conn) -> Outcome {
+        loop {
+            let outcome = match conn.step(self.now, self.cx) {
+                Step::Call => self.call(conn),
+                Step::Close => Some(Outcome::Closed),
+                Step::Upgrade => Some(Outcome::Upgraded),
+                Step::Write => match conn.flush(self.now) {
+                    Ok(Flushed::All) => None,
+                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => Some(Outcome::ToLoop),
+                    Err(_) => Some(Outcome::Closed),
+                },
+                Step::Read | Step::WaitFeed | Step::Handshake | Step::Stream => Some(Outcome::ToLoop),
             };
             if let Some(outcome) = outcome {
                 return outcome;
@@ -93,14 +116,6 @@ impl<'a> ConnThread<'a> {
         let ThreadState { dates, slot, .. } = &mut *self.state;
         self.now =
             conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, slot });
-        None
-    }
-
-    /// Gives each request that has arrived to a thread of its own.
-    fn start_streams(&mut self, conn: &mut Conn) -> Option<Outcome> {
-        while let Some(stream) = conn.read_frames(self.now, self.cx, &mut self.state.pool) {
-            (self.start)(stream);
-        }
         None
     }
 
@@ -162,8 +177,7 @@ impl<'a> ConnThread<'a> {
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let until = look.map_or(deadline, |look| deadline.min(self.now.after(look)));
-        let waited =
-            conn.poll_fd(ready).and_then(|(fd, ready)| thread_wait::wait_in(cx, fd, ready, until, stage));
+        let waited = thread_wait::wait_in(cx, conn.as_fd(), ready, until, stage);
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),
@@ -207,10 +221,7 @@ impl<'a> ConnThread<'a> {
         match waited {
             Ok(None) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
             Ok(None) => {}
-            Ok(Some(ended)) => {
-                conn.note_ready(ended);
-                conn.note_woken();
-            }
+            Ok(Some(ended)) => conn.note_ready(ended),
             Err(_) => return Some(Outcome::Closed),
         }
         None
@@ -243,12 +254,8 @@ impl PipeWaker {
             false if conn.is_read_ready() => GONE,
             false => GONE | PollFlags::IN,
         };
-        let (fd, wanted) = match conn.is_stream() {
-            true => (conn.end_fd(wanted.contains(PollFlags::IN))?, PollFlags::IN),
-            false => (conn.as_fd(), wanted),
-        };
         let mut fds = [
-            PollFd::from_borrowed_fd(fd, wanted),
+            PollFd::from_borrowed_fd(conn.as_fd(), wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::new(&self.reader, PollFlags::IN),
         ];

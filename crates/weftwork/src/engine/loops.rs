@@ -151,6 +151,14 @@ impl LoopGroup {
         }
     }
 
+    /// Asks all loops to close idle connections, because a connection waits elsewhere.
+    pub(super) fn close_idle(&self) {
+        for handle in self.handles.iter() {
+            handle.close_idle_wanted.store(true, Ordering::SeqCst);
+            handle.wake();
+        }
+    }
+
     /// Wakes every loop: something has changed for all of them.
     pub(super) fn wake_all(&self) {
         self.handles.iter().for_each(|handle| handle.wake());

@@ -16,7 +16,7 @@ use crate::transport::address::Address;
 fn alone(handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
     let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
-    let engine = Workers::new(1, site.cx, Arc::new(handler), vec![site.listener]).unwrap();
+    let engine = Workers::new(1, site.cx, Arc::new(handler), vec![site.listener]).unwrap().0;
     engine.threads.give_at_most(1);
     (engine, address)
 }
@@ -33,7 +33,7 @@ fn each_connection_of_a_burst_has_a_thread() {
     for acceptors in 1..=2 {
         let size = 24;
         let (burst, site) = Burst::pending(size);
-        let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap();
+        let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap().0;
         engine.open().unwrap();
         burst.wait_until_all_run();
         // An extra thread may start for a job that another thread takes.
@@ -157,7 +157,7 @@ fn kept_connections_are_answered() {
     let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let handler = Arc::new(|req: &mut Request<'_>| req.path().to_owned());
-    let engine = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap();
+    let engine = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap().0;
     engine.open().unwrap();
     let mut kept: Vec<_> = (0..8).map(|_| connect(address)).collect();
     for round in 0..100 {
