@@ -112,6 +112,24 @@ fn an_idle_connection_ends() {
     eventually("it has ended", || site.running.stats().connections == 0);
 }
 
+/// So a client that keeps its connection for later keeps no other client out.
+#[test]
+fn an_idle_connection_makes_room_at_the_limit() {
+    let site = CASE.site_with(|settings| settings.connections_max(2));
+    let mut idle: Vec<_> = (0..2).map(|_| Http2Client::connect(&site.running)).collect();
+    for client in &mut idle {
+        let stream = client.get("/");
+        client.answer(stream).is(200, "hello");
+    }
+    let mut next = Http2Client::connect(&site.running);
+    let closed = std::thread::spawn(move || idle.iter_mut().for_each(Http2Client::ends));
+    let stream = next.get("/");
+    next.answer(stream).is(200, "hello");
+    drop(next);
+    drop(site);
+    closed.join().unwrap();
+}
+
 #[test]
 fn a_connection_ends_at_its_age() {
     let site = CASE.site_with(|settings| settings.age_max(Duration::from_millis(200)));
