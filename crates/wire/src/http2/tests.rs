@@ -1,5 +1,6 @@
 //! Feeds tests' bytes to a connection whole, in steps, and with a tail, and expects the same events of all.
 
+mod client;
 mod cuts;
 mod differential;
 mod floods;
@@ -61,6 +62,7 @@ fn seen_head(head: &Head, bytes: &[u8]) -> SeenHead {
     let of = |span: Span| text(span.of(bytes));
     assert_eq!(head.version, crate::Version::Http2);
     assert_eq!(head.bytes as usize, bytes.len());
+    assert!(!bytes.starts_with(OLD_TEXT), "the text is overwritten");
     assert!(head.keep_alive && !head.upgrade && !head.is_absolute() || head.method == "CONNECT");
     SeenHead {
         method: head.method.to_string(),
@@ -75,10 +77,13 @@ fn seen_head(head: &Head, bytes: &[u8]) -> SeenHead {
     }
 }
 
+/// What an earlier head has left.
+const OLD_TEXT: &[u8] = b"old text";
+
 /// Reads `bytes`, of which `step` more arrive at a time.
 pub(super) fn talk(mut http: Http2, bytes: &[u8], step: impl Fn(usize) -> usize, limits: &Limits) -> Talk {
     // What the last head left behind must not show in the next one.
-    let (mut head, mut heads_text) = (Head::default(), b"old text".to_vec());
+    let (mut head, mut heads_text) = (Head::default(), OLD_TEXT.to_vec());
     let (mut talk, mut end) = (Talk::default(), 0);
     while end < bytes.len() {
         end = bytes.len().min(end + step(end).max(1));

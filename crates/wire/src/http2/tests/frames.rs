@@ -127,6 +127,7 @@ fn rfc9113_5_1_1_stream_identifiers() {
     // Of skipped streams long ago, it is not known that they were.
     let far = [post(1), post(129)].concat();
     refused_on(&far, &get(3), StreamIdInvalid);
+    refused_on(&[post(1), post(131)].concat(), &get(129), StreamIdInvalid);
     let farther = [post(3), post(131)].concat();
     assert_eq!(events(&[&farther[..], &headers(1, true, &[])].concat()).len(), 3);
     assert_eq!(events(&[post(1), post(0x7fff_ffff), headers(1, true, &[])].concat()).len(), 3);

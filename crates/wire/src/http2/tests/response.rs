@@ -100,7 +100,13 @@ fn content_lengths() {
 
 #[test]
 fn rfc9110_6_4_responses_without_content() {
-    let head = |status, length| ResponseHead { status, length, ..ResponseHead::default() };
+    let text = TEXT;
+    let head = |status, length| ResponseHead {
+        status,
+        length,
+        content_type: Some(&text),
+        ..ResponseHead::default()
+    };
     let length_of = |method, head| {
         let (_, fields, ends) = written(method, &head).unwrap();
         (fields.into_iter().find(|(name, _)| name == "content-length").map(|(_, value)| value), ends)
@@ -300,7 +306,9 @@ fn a_smaller_table_is_confirmed() {
     }
     let mut out = Vec::new();
     let mut response = Http2Response::new(&server, 1, &Method::GET);
-    response.write_head(&ResponseHead::default(), &date(), &mut out).unwrap();
+    let plain =
+        ResponseHead { content_type: Some(&TEXT), length: BodyLength::Exact(7), ..ResponseHead::default() };
+    response.write_head(&plain, &date(), &mut out).unwrap();
     assert_eq!(out[9..11], [0x20, 0x88]);
     assert!(matches!(client_reads(&out)[0], Seen::Response { status: 200, .. }));
 }
