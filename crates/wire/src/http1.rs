@@ -85,12 +85,15 @@ impl Http1 {
 
     /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
     /// `head.framing` says. The response is written as [`Segment`](crate::Segment)s.
+    #[inline(never)]
     pub fn begin_stream(&mut self, head: &Head) {
         self.begin(head);
         // A stream has one request.
         self.keep_alive.and(false);
     }
 
+    // A function with two callers would not be part of the one that each request passes.
+    #[inline(always)]
     fn begin(&mut self, head: &Head) {
         self.scan = Scan::default();
         // It is over, and to drop what may own memory is not free.
@@ -448,7 +451,6 @@ impl Http1 {
     }
 }
 
-/// RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
 /// Appends the head as a segment, and what begins a body of known length.
 #[inline(never)]
 fn write_segment_of_head(head: &ResponseHead<'_>, plan: &Plan, date: &Date, out: &mut Vec<u8>) {
@@ -460,6 +462,7 @@ fn write_segment_of_head(head: &ResponseHead<'_>, plan: &Plan, date: &Date, out:
     }
 }
 
+/// RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
 fn begins_head(bytes: &[u8]) -> bool {
     bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ")
 }

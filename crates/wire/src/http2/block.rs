@@ -1,11 +1,9 @@
 //! Writes the frames of a field block.
 
-use http::{HeaderName, HeaderValue, header};
-
 use super::Http2;
 use super::frame::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::date::Date;
-use crate::hpack::{encode_at, encode_field, index};
+use crate::hpack::index;
 
 /// Sets the size of the dynamic table to 0, as it is (RFC 7541 §6.3).
 const TABLE_SIZE_ZERO: u8 = 0x20;
@@ -46,74 +44,6 @@ impl BlockStart {
         let block = out.split_off(self.at + HEADER_BYTES);
         out.truncate(self.at);
         Http2::write_block(self.stream, &block, false, ends, out);
-    }
-}
-
-/// Whether a field concerns a connection of HTTP/1.1, and must not be sent (RFC 9113 §8.2.2).
-#[inline]
-fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
-    match name.as_str() {
-        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
-        "te" => value != "trailers",
-        _ => false,
-    }
-}
-
-/// Appends fields, except for those that concern a connection.
-pub(super) fn write_fields(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
-    for (name, value) in fields {
-        if !is_of_connection(name, value) {
-            encode_field(name.as_str(), value.as_bytes(), out);
-        }
-    }
-}
-
-/// Appends the fields of a response, except for those that the codec writes itself. A Last-Modified after `limit`
-/// becomes `limit`: see the same for HTTP/1.1.
-#[inline(never)]
-pub(super) fn write_given(
-    fields: &[(HeaderName, HeaderValue)],
-    limit: Option<&Date>,
-    is_left_out: impl Fn(&HeaderName) -> bool,
-    out: &mut Vec<u8>,
-) {
-    for (name, value) in fields {
-        if name == header::CONTENT_LENGTH || is_of_connection(name, value) || is_left_out(name) {
-            continue;
-        }
-        let mut value = value.as_bytes();
-        if let Some(date) = limit
-            && name == header::LAST_MODIFIED
-            && date.is_before(value)
-        {
-            value = date.as_bytes();
-        }
-        encode_field(name.as_str(), value, out);
-    }
-}
-
-/// Appends the Content-Length.
-#[inline]
-pub(super) fn write_content_length(length: u64, out: &mut Vec<u8>) {
-    let (digits, at) = decimal(length);
-    encode_at(index::CONTENT_LENGTH, &digits[at..], out);
-}
-
-const DIGITS_MAX: usize = 20;
-
-/// Returns the digits, and where they start.
-#[inline]
-fn decimal(number: u64) -> ([u8; DIGITS_MAX], usize) {
-    let mut digits = [b'0'; DIGITS_MAX];
-    let mut at = DIGITS_MAX;
-    let mut rest = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 || at == 0 {
-            return (digits, at);
-        }
     }
 }
 

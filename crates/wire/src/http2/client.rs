@@ -2,13 +2,14 @@
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
-use super::block::{BlockStart, write_fields};
+use super::block::BlockStart;
 use super::fault::Violation;
 use super::fields::check;
 use super::frame::{Frame, STREAM_MAX};
 use super::read::{Block, Target};
 use super::{Http2, Http2Settings, State};
 use crate::body::is_forbidden;
+use crate::encode;
 use crate::error::Fault;
 use crate::framing::Seen;
 use crate::grammar::decimal;
@@ -42,7 +43,7 @@ impl Http2 {
         if let Some(protocol) = head.protocol {
             encode_field(":protocol", protocol.as_bytes(), out);
         }
-        write_fields(head.fields, out);
+        encode::write_block(head.fields, out);
         block.finish(ends, out);
         Some(stream)
     }
@@ -50,7 +51,7 @@ impl Http2 {
     /// Appends trailers, which end the stream.
     pub fn write_trailers(&self, stream: u32, trailers: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
         let block = BlockStart::new(stream, self.resets_table, out);
-        write_fields(trailers, out);
+        encode::write_block(trailers, out);
         block.finish(true, out);
     }
 

@@ -3,16 +3,12 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Http2;
-use super::block::{
-    BlockStart, CONTENT_TYPE_BYTES_MAX, SHORT_LENGTH_MAX, write_content_length, write_fields, write_given,
-    write_plain,
-};
+use super::block::{BlockStart, CONTENT_TYPE_BYTES_MAX, SHORT_LENGTH_MAX, write_plain};
 use crate::date::Date;
 use crate::encode::{self, Delimiter, Plan, Request, ResponseHead};
 use crate::error::Misuse;
 use crate::grammar::elements;
 use crate::head::{Head, Version};
-use crate::hpack::{encode_at, encode_status, index};
 use crate::state::{WriteEvent, Writing};
 
 /// The response of one stream: what [`Http1`](crate::Http1) does for its connection, by the same rules. It needs nothing
@@ -61,8 +57,7 @@ impl Http2Response {
         encode::interim(status, fields)?;
         self.writing = writing;
         let block = BlockStart::new(self.stream, self.resets_table, out);
-        encode_status(status, out);
-        write_fields(fields, out);
+        encode::write_interim_block(status, fields, out);
         block.finish(false, out);
         Ok(())
     }
@@ -112,7 +107,7 @@ impl Http2Response {
         let plan = encode::plan(head, self.request(false))?;
         let ends =
             plan.delimiter == Delimiter::Length(0) || (plan.delimiter == Delimiter::NoBody && !plan.switches);
-        self.write_planned(head, head.status, &plan, ends, date, out);
+        self.write_planned(head, &plan, ends, date, out);
         self.writing = writing;
         Ok(ends)
     }
@@ -159,7 +154,7 @@ impl Http2Response {
         let can_switch =
             request_head.protocol.is_some_and(|protocol| names_protocol(head.fields, protocol.of(text)));
         let plan = encode::plan(head, self.request(can_switch))?;
-        self.write_planned(head, StatusCode::OK, &plan, false, date, out);
+        self.write_planned(head, &plan, false, date, out);
         self.writing = writing;
         Ok(())
     }
@@ -175,31 +170,13 @@ impl Http2Response {
     fn write_planned(
         &mut self,
         head: &ResponseHead<'_>,
-        status: StatusCode,
         plan: &Plan,
         ends: bool,
         date: &Date,
         out: &mut Vec<u8>,
     ) {
         let block = BlockStart::new(self.stream, self.resets_table, out);
-        encode_status(status, out);
-        if !plan.date_given {
-            encode_at(index::DATE, date.as_bytes(), out);
-        }
-        if let Some(value) = head.content_type
-            && !plan.content_type_given
-        {
-            encode_at(index::CONTENT_TYPE, value.as_bytes(), out);
-        }
-        if !head.fields.is_empty() {
-            let limit = (plan.last_modified_given && !plan.date_given).then_some(date);
-            let accepts = head.status == StatusCode::SWITCHING_PROTOCOLS;
-            let is_left_out = |name: &HeaderName| accepts && *name == http::header::SEC_WEBSOCKET_ACCEPT;
-            write_given(head.fields, limit, is_left_out, out);
-        }
-        if let Some(length) = plan.content_length {
-            write_content_length(length, out);
-        }
+        encode::write_response(head, plan, date, out);
         block.finish(ends, out);
         self.closes |= head.close || plan.close;
         self.delimiter = if plan.switches { Delimiter::Close } else { plan.delimiter };
@@ -262,7 +239,7 @@ impl Http2Response {
         }
         if is_written {
             let block = BlockStart::new(self.stream, self.resets_table, out);
-            write_fields(trailers, out);
+            encode::write_block(trailers, out);
             block.finish(true, out);
         }
         self.writing = writing;
