@@ -1,12 +1,13 @@
 //! Drives one connection: joins the reader, the writer and their states.
 
+mod stream;
 mod switch;
 
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::body::{BodyEvent, BodyReader};
 use crate::date::Date;
-use crate::encode::{self, Delimiter, Persistence, Plan, Request, ResponseHead};
+use crate::encode::{self, Delimiter, Persistence, Request, ResponseHead};
 use crate::error::{Fault, Misuse};
 use crate::framing::Framing;
 use crate::head::{self, Head, HeadEvent, Scan, Version};
@@ -81,15 +82,6 @@ impl Http1 {
                 Err(self.refuse(fault))
             }
         }
-    }
-
-    /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
-    /// `head.framing` says. The response is written as [`Segment`](crate::Segment)s.
-    #[inline(never)]
-    pub fn begin_stream(&mut self, head: &Head) {
-        self.begin(head);
-        // A stream has one request.
-        self.keep_alive.and(false);
     }
 
     // A function with two callers would not be part of the one that each request passes.
@@ -261,16 +253,16 @@ impl Http1 {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
+        if self.request.version == Version::Http2 {
+            return self.write_segment_of_head(head, can_switch, date, out);
+        }
         let writing = self.writing.next(WriteEvent::Head)?;
         let plan = encode::plan(head, self.encoder_view(can_switch))?;
         // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request;
         // nobody can tell which, so nobody reads on.
         let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
         self.keep_alive.and(is_in_step && !head.close && !plan.close);
-        match self.request.version {
-            Version::Http2 => write_segment_of_head(head, &plan, date, out),
-            _ => encode::write_head(head, &plan, self.persistence(plan.switches), date, out),
-        }
+        encode::write_head(head, &plan, self.persistence(plan.switches), date, out);
         // The connection belongs to another protocol now.
         self.keep_alive.and(!plan.switches);
         self.delimiter = plan.delimiter;
@@ -448,17 +440,6 @@ impl Http1 {
     #[inline]
     pub fn close_after(&mut self) {
         self.keep_alive.and(false);
-    }
-}
-
-/// Appends the head as a segment, and what begins a body of known length.
-#[inline(never)]
-fn write_segment_of_head(head: &ResponseHead<'_>, plan: &Plan, date: &Date, out: &mut Vec<u8>) {
-    segment::write_head(head.close || plan.close, out, |out| encode::write_response(head, plan, date, out));
-    match plan.delimiter {
-        Delimiter::NoBody => segment::write_end(out),
-        Delimiter::Length(length) => segment::write_whole_body(length, out),
-        Delimiter::Chunked | Delimiter::Close => {}
     }
 }
 
