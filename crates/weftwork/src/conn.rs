@@ -66,7 +66,8 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of a body that is copied after its head. A copy is cheaper than a second slice for the kernel to
 /// walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-/// The same for one request of HTTP/2.
+/// The same for one request of HTTP/2, which may have to wait for its client with a hundred others. It holds as little as
+/// possible meanwhile.
 const STREAM_COPIED_BYTES_MAX: usize = 1 << 10;
 
 /// Next step of a connection, for its engine.
@@ -106,12 +107,12 @@ enum Phase {
     Ready,
     /// The response is sent later: another thread provides it, or time must pass.
     Deferred,
+    /// The connection has many requests.
+    Http2,
     /// The response continues while other threads send bytes for it.
     FeedBody,
     /// The response to an upgrade is being sent. Then the connection leaves this code.
     Upgrade,
-    /// The connection has many requests.
-    Http2,
     /// The rest of a response is being sent.
     Send(After),
     /// The rest of an unread body is being dropped.
@@ -156,6 +157,8 @@ pub(crate) struct Conn {
     /// Value that handlers keep for the connection.
     value: ConnValue,
     role: Role,
+    /// Length up to which a body is copied after its head.
+    copied_bytes_max: usize,
 }
 
 impl Conn {
@@ -186,6 +189,7 @@ impl Conn {
             owner: Owner::default(),
             value: None,
             role: Role::Http1,
+            copied_bytes_max: COPIED_BYTES_MAX,
         })
     }
 
@@ -218,15 +222,22 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
+        if matches!(self.phase, Phase::Deferred | Phase::Http2)
+            && let Some(due) = self.deadline_of_phase(cx)
+        {
             return due;
-        }
-        if self.phase == Phase::Http2 {
-            return self.deadline_of_http2(cx);
         }
         match cx.stage() {
             Stage::Running => self.timer.deadline(&cx.settings),
             _ => self.deadline_of_drain(cx),
+        }
+    }
+
+    #[cold]
+    fn deadline_of_phase(&self, cx: &Context) -> Option<Tick> {
+        match self.phase {
+            Phase::Http2 => Some(self.deadline_of_http2(cx)),
+            _ => self.response_due().filter(|_| !self.awaits_output_space()),
         }
     }
 
@@ -312,7 +323,7 @@ impl Conn {
     /// Returns whether a read is the next step, whatever the time is, because nothing waits to be sent or handled
     /// before it.
     pub(crate) fn reads_first(&self) -> bool {
-        self.read_ready && matches!(self.phase, Phase::Head | Phase::Http2) && self.unsent() == 0
+        self.read_ready && self.phase == Phase::Head && self.unsent() == 0
     }
 
     pub(crate) fn is_read_ready(&self) -> bool {
@@ -344,13 +355,6 @@ impl Conn {
     /// Returns whether the peer has not read all that was to be sent.
     pub(crate) fn awaits_output_space(&self) -> bool {
         self.timer.kind == TimeoutKind::Write || self.is_handshaking() && self.stream.has_unsent()
-    }
-
-    /// Returns the length up to which a body is copied after its head. A request of HTTP/2 may have to wait for its client
-    /// with a hundred others, and holds as little as possible meanwhile.
-    #[inline]
-    pub(crate) fn copied_bytes_max(&self) -> usize {
-        if self.is_stream() { STREAM_COPIED_BYTES_MAX } else { COPIED_BYTES_MAX }
     }
 
     /// Returns whether a body of known length waits to be sent, and is long or was not copied.

@@ -247,7 +247,7 @@ impl<'a> ConnExchange<'a> {
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {
-            Payload::Bytes(bytes) if bytes.len() <= self.conn.copied_bytes_max() => Some(bytes),
+            Payload::Bytes(bytes) if bytes.len() <= self.conn.copied_bytes_max => Some(bytes),
             Payload::File { read, .. } => read.as_ref(),
             _ => None,
         };
@@ -404,6 +404,10 @@ impl<'a> ConnExchange<'a> {
 
     fn bypass(&mut self, parts: Vec<BodyPart>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
+        if self.conn.is_stream() {
+            self.conn.leave_body(parts);
+            return Ok(());
+        }
         let mut then = parts.into_iter();
         *self.conn.pending_body = then.next().map(|part| Box::new(PendingBody::Known { part, then }));
         Ok(())

@@ -27,8 +27,8 @@ use weftwork_wire::{After, Budget, Http2, Http2Settings, Window};
 pub(super) use self::request::StreamEnd;
 use self::stop::Goaway;
 use self::streams::Streams;
-use super::{Conn, OUTPUT_BYTES_MAX, PendingBody, Phase, Step};
-use crate::message::WakeConn;
+use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
+use crate::message::{BodyPart, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
@@ -59,8 +59,8 @@ pub(super) struct Http2Conn {
     /// Bytes of bodies that requests have not read.
     held: u64,
     budget: Budget,
-    /// The input has no whole frame.
-    is_read: bool,
+    /// Bytes of the input that are no whole frame.
+    part_bytes: usize,
     /// A PING was sent, and nothing has arrived since.
     is_pinged: bool,
     /// A block of fields was written. The first one tells the client that the table is empty.
@@ -87,7 +87,7 @@ impl Conn {
             recv_window: Window::default(),
             held: 0,
             budget: Budget::new(now.0),
-            is_read: false,
+            part_bytes: 0,
             is_pinged: false,
             has_written_block: false,
             goaway: Goaway::default(),
@@ -116,7 +116,7 @@ impl Conn {
         let mut unsent = 0;
         if let Some(buffers) = self.buffers.as_deref_mut() {
             unsent = buffers.output.len() - buffers.sent;
-            let has_input = !buffers.unread().is_empty() && !http2.is_read;
+            let has_input = buffers.unread().len() > http2.part_bytes;
             if has_input && unsent < OUTPUT_BYTES_MAX && !http2.goaway.is_final() {
                 return Some(Step::Stream);
             }
@@ -167,14 +167,6 @@ impl Conn {
             && matches!(&self.role, Role::Connection(http2) if http2.streams.is_empty())
     }
 
-    /// Records that bytes were read, which may complete a frame.
-    #[inline]
-    pub(super) fn note_frames(&mut self) {
-        if let Role::Connection(http2) = &mut self.role {
-            (http2.is_read, http2.is_pinged) = (false, false);
-        }
-    }
-
     /// Wakes the owner when a stream has something for its connection. Returns false if one has already.
     pub(super) fn watch_streams(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match &self.role {
@@ -191,21 +183,18 @@ impl Conn {
         }
     }
 
-    /// Leaves the rest of the response to the connection. Returns a number of bytes that shows progress.
-    #[cold]
-    pub(super) fn leave_body(&mut self) -> usize {
-        if let Role::Stream(end) = &self.role
-            && let Some(PendingBody::Known { part, then }) = self.pending_body.take().map(|body| *body)
-        {
-            end.pipe.leave(std::iter::once(part).chain(then));
-        }
-        1
-    }
-
     /// Returns whether this is a connection of HTTP/2, whose requests are connections of their own.
     #[inline]
     pub(crate) fn has_streams(&self) -> bool {
         self.phase == Phase::Http2
+    }
+
+    /// Leaves the rest of the response to the connection. Its head follows with the bytes to send.
+    #[cold]
+    pub(super) fn leave_body(&self, parts: Vec<BodyPart>) {
+        if let Role::Stream(end) = &self.role {
+            end.pipe.leave(parts.into_iter());
+        }
     }
 
     /// Returns whether this is one request of a connection, which has no socket of its own.

@@ -67,9 +67,6 @@ impl Conn {
     fn note_read(&mut self, read: io::Result<usize>, space: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
-                if self.phase == Phase::Http2 {
-                    self.note_frames();
-                }
                 if let Some(observed) = &mut self.observed {
                     observed.note_read();
                 }
@@ -200,17 +197,13 @@ impl Conn {
     fn send_once(&mut self) -> io::Result<usize> {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
-        let is_stream = self.is_stream();
         let sent = match self.pending_body.as_deref_mut() {
             None | Some(PendingBody::Deferred(_) | PendingBody::FeedBody(_) | PendingBody::Upgrade(_))
                 if unsent.is_empty() =>
             {
                 return self.stream.flush();
             }
-            Some(PendingBody::Known { .. }) if is_stream && unsent.is_empty() => {
-                return Ok(self.leave_body());
-            }
-            Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) if !is_stream => {
+            Some(PendingBody::Known { part: BodyPart::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let taken = bytes.split_to(sent.saturating_sub(unsent.len()));
                 let is_sent = bytes.is_empty();

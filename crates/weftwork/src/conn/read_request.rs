@@ -19,7 +19,7 @@ impl Conn {
                 self.peer_keep_alive = buffers.head.keep_alive;
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
-                self.begin_request(cx)
+                self.begin_request(self.stream.is_tls(), cx)
             }
             Err(_) if buffers.unread().starts_with(b"PRI ") && self.may_begin_http2(cx) => {
                 self.begin_http2(now, cx);
@@ -34,7 +34,7 @@ impl Conn {
 
     /// Continues after the head of a request. None: the step is to be asked for again.
     #[inline(always)]
-    pub(super) fn begin_request(&mut self, cx: &Context) -> Option<Step> {
+    pub(super) fn begin_request(&mut self, is_secured: bool, cx: &Context) -> Option<Step> {
         let head = &self.buffers.as_deref()?.head;
         let has_use = match head.framing {
             Framing::None => false,
@@ -47,7 +47,7 @@ impl Conn {
         let is_absolute = head.is_absolute();
         let ahead = self.reads_ahead(ahead, cx)?;
         self.phase = if ahead { Phase::Body } else { Phase::Ready };
-        if is_absolute || self.is_secured() {
+        if is_absolute || is_secured {
             self.refuse_if_misdirected(cx);
         }
         None

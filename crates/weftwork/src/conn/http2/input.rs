@@ -112,10 +112,11 @@ impl Http2Conn {
             let bytes = &input[*start..];
             let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
             if frame == Frame::NeedMore {
-                self.is_read = true;
+                self.part_bytes = bytes.len() - used;
                 *start += used;
                 return Ok(None);
             }
+            (self.part_bytes, self.is_pinged) = (0, false);
             self.budget.spend(frame.price(), now.0)?;
             let opened = self.take_frame(frame, bytes, request, output, cx)?;
             *start += used;

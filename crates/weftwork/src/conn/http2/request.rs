@@ -9,7 +9,7 @@ use crate::conn::conn_count::CountGuard;
 use crate::conn::observed::Observed;
 use crate::conn::owner::Owner;
 use crate::conn::pending_body::SafeDrop;
-use crate::conn::{Conn, Phase};
+use crate::conn::{Conn, Phase, STREAM_COPIED_BYTES_MAX};
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::stream::{Duplex, StreamPipe};
@@ -76,6 +76,7 @@ impl Conn {
             owner,
             value: None,
             role: Role::Stream(end),
+            copied_bytes_max: STREAM_COPIED_BYTES_MAX,
         })
     }
 
@@ -85,7 +86,7 @@ impl Conn {
             observed.note_read();
         }
         // After a refusal, the phase is that of the response.
-        let _ = self.begin_request(cx);
+        let _ = self.begin_request(self.is_secured(), cx);
     }
 
     /// Begins the response to a request that is not valid.

@@ -28,6 +28,10 @@ impl EventLoop {
     pub(in crate::engine) fn insert(&mut self, mut conn: Box<Conn>) -> ActiveConn {
         conn.owner.loop_index = self.index as u32;
         conn.owner.token = self.table.reserve().0;
+        if conn.is_stream() {
+            // Its connection wakes it, and no poller.
+            conn.owner.registered = Registered::ReadWrite;
+        }
         conn.begin_cycle();
         ActiveConn { conn }
     }
@@ -223,11 +227,6 @@ impl EventLoop {
     fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
         let wanted = if conn.awaits_output_space() { Registered::ReadWrite } else { Registered::Read };
         if conn.owner.registered >= wanted {
-            return Ok(());
-        }
-        if conn.is_stream() {
-            // Its connection wakes it.
-            conn.owner.registered = wanted;
             return Ok(());
         }
         let interest = match wanted {

@@ -51,6 +51,16 @@ impl Stream {
         }
     }
 
+    /// Returns whether the connection has or begins a TLS session.
+    #[inline(always)]
+    pub(crate) fn is_tls(&self) -> bool {
+        #[cfg(feature = "_tls")]
+        if let Stream::Tls(_) = self {
+            return true;
+        }
+        false
+    }
+
     /// Returns whether the next bytes to send must be those that a short or blocked send has left. In clear, others can
     /// follow.
     #[inline]
