@@ -24,11 +24,11 @@ impl Readiness {
     /// There is no descriptor for it.
     pub(crate) fn of(self, stream: &Stream) -> io::Result<(BorrowedFd<'_>, Readiness)> {
         match stream.memory() {
-            Some(memory) => {
+            Some(memory) if memory.is_pollable() => {
                 let fd = memory.fd(self != Readiness::Write, self != Readiness::Read)?;
                 Ok((fd, Readiness::Read))
             }
-            None => Ok((stream.as_fd(), self)),
+            _ => Ok((stream.as_fd(), self)),
         }
     }
 }

@@ -61,6 +61,10 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     fn tls_info(&self) -> Option<&crate::TlsInfo> {
         None
     }
+    /// Returns whether a thread can wait for it. The owner of other connections in memory decides how waits end.
+    fn is_pollable(&self) -> bool {
+        false
+    }
     /// Returns a descriptor for a thread that waits for bytes, for space, or for one of the two. It is readable while there are
     /// some, and after the end.
     fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>>;

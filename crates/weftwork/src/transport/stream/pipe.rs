@@ -341,6 +341,10 @@ impl Duplex for StreamPipe {
         self.close();
     }
 
+    fn is_pollable(&self) -> bool {
+        true
+    }
+
     fn peer_has_gone(&self) -> bool {
         lock(&self.flow).is_reset
     }
