@@ -32,8 +32,6 @@ pub(crate) struct Owner {
     pub(crate) registered: Registered,
     /// Time since when it has waited for a thread. See [`drop_if_abandoned`](super::Conn::drop_if_abandoned).
     pub(crate) queued_since: Option<Tick>,
-    /// Whether its next call tells if its route is quick, and may be beyond `threads_max`.
-    pub(crate) is_trial: bool,
     /// Time by which its request had arrived, if that was known before it was read.
     pub(crate) arrived: Option<Tick>,
 }

@@ -9,9 +9,7 @@ use std::time::Duration;
 /// hand-off. A client cannot grow a fixed table.
 const COUNTERS: usize = 1024;
 /// A timed call below this is quick. Giving a call to another thread costs 5 to 10 us.
-const QUICK: Duration = Duration::from_micros(75);
-/// The same for a trial, which is a call beyond `threads_max`. The monitor finds an inline call stuck after this time.
-const TRIAL_QUICK: Duration = Duration::from_millis(1);
+pub(super) const QUICK: Duration = Duration::from_micros(75);
 
 /// Counter value at which a route is proven to be quick. An unknown route reaches it after [`UNKNOWN`] quick calls.
 const PROVEN: u8 = 0;
@@ -21,43 +19,13 @@ const BLOCKS: u8 = UNKNOWN + 4;
 /// Maximum of a counter. It limits the number of quick calls after which a route is no longer predicted to block.
 const MOST: u8 = UNKNOWN + 12;
 
-const NO_CALL: u8 = 0;
-/// A call beyond `threads_max`.
-const TRIAL: u8 = 1;
-const CALL: u8 = 2;
-
 pub(super) struct BlockingPredictor {
     counters: Box<[AtomicU8]>,
-    /// What is known of a call that may be blocked now: [`NO_CALL`], [`TRIAL`] or [`CALL`].
-    in_call: Box<[AtomicU8]>,
 }
 
 impl BlockingPredictor {
     pub(super) fn new() -> BlockingPredictor {
-        BlockingPredictor {
-            counters: (0..COUNTERS).map(|_| AtomicU8::new(UNKNOWN)).collect(),
-            in_call: (0..COUNTERS).map(|_| AtomicU8::new(NO_CALL)).collect(),
-        }
-    }
-
-    /// Notes that a call has begun which may block.
-    pub(super) fn note_call(&self, route: u64, is_trial: bool) {
-        self.in_call[index(route)].store(if is_trial { TRIAL } else { CALL }, Ordering::Relaxed);
-    }
-
-    /// Notes that such a call has ended.
-    pub(super) fn note_return(&self, route: u64) {
-        self.in_call[index(route)].store(NO_CALL, Ordering::Relaxed);
-    }
-
-    /// Whether a request of the route may wait for a trial: no other call may be blocked now, except for a trial.
-    pub(super) fn may_wait_for_trial(&self, route: u64) -> bool {
-        self.in_call[index(route)].load(Ordering::Relaxed) != CALL
-    }
-
-    /// Whether a trial may begin.
-    pub(super) fn may_try(&self, route: u64) -> bool {
-        self.in_call[index(route)].load(Ordering::Relaxed) == NO_CALL && !self.predicts_blocking(route)
+        BlockingPredictor { counters: (0..COUNTERS).map(|_| AtomicU8::new(UNKNOWN)).collect() }
     }
 
     /// Records an untimed call that ended before it was found to block.
@@ -71,12 +39,10 @@ impl BlockingPredictor {
     }
 
     /// Records a timed call.
-    pub(super) fn record(&self, route: u64, took: Duration, is_trial: bool) {
-        self.note_return(route);
-        match (took < quick_below(is_trial), is_trial) {
-            (true, _) => self.record_quick(route),
-            (false, false) => self.count_up(route, BLOCKS - UNKNOWN),
-            (false, true) => self.record_stuck(route),
+    pub(super) fn record(&self, route: u64, took: Duration) {
+        match took < QUICK {
+            true => self.record_quick(route),
+            false => self.count_up(route, BLOCKS - UNKNOWN),
         }
     }
 
@@ -100,19 +66,10 @@ impl BlockingPredictor {
         self.counter(route).load(Ordering::Relaxed) == PROVEN
     }
 
+    /// Uses the upper bits. The hash of a route is a product, and its lower bits are less random.
     fn counter(&self, route: u64) -> &AtomicU8 {
-        &self.counters[index(route)]
+        &self.counters[(route >> 54) as usize % COUNTERS]
     }
-}
-
-/// Uses the upper bits. The hash of a route is a product, and its lower bits are less random.
-fn index(route: u64) -> usize {
-    (route >> 54) as usize % COUNTERS
-}
-
-/// Time below which a timed call is quick.
-pub(super) fn quick_below(is_trial: bool) -> Duration {
-    if is_trial { TRIAL_QUICK } else { QUICK }
 }
 
 #[cfg(test)]
@@ -138,7 +95,7 @@ mod tests {
     #[test]
     fn a_timed_call_is_believed_at_once() {
         let predictor = BlockingPredictor::new();
-        predictor.record(ROUTE, LONG, false);
+        predictor.record(ROUTE, LONG);
         assert!(predictor.predicts_blocking(ROUTE));
     }
 
@@ -146,11 +103,11 @@ mod tests {
     fn quick_calls_make_a_blocking_route_quick_again() {
         let predictor = BlockingPredictor::new();
         for _ in 0..100 {
-            predictor.record(ROUTE, LONG, false);
+            predictor.record(ROUTE, LONG);
         }
         for _ in BLOCKS..=MOST {
             assert!(predictor.predicts_blocking(ROUTE));
-            predictor.record(ROUTE, SHORT, false);
+            predictor.record(ROUTE, SHORT);
         }
         assert!(!predictor.predicts_blocking(ROUTE));
     }
@@ -165,20 +122,5 @@ mod tests {
         assert!(predictor.is_proven_quick(ROUTE));
         predictor.record_stuck(ROUTE);
         assert!(!predictor.is_proven_quick(ROUTE));
-    }
-    #[test]
-    fn a_route_is_tried_once_at_a_time_until_two_calls_have_blocked() {
-        let predictor = BlockingPredictor::new();
-        for (is_trial, may_wait) in [(true, true), (false, false)] {
-            predictor.note_call(ROUTE, is_trial);
-            assert_eq!((predictor.may_wait_for_trial(ROUTE), predictor.may_try(ROUTE)), (may_wait, false));
-            assert!(predictor.may_try(!ROUTE));
-            predictor.record(ROUTE, QUICK, true);
-            assert!(predictor.may_try(ROUTE));
-        }
-        predictor.record(ROUTE, TRIAL_QUICK, true);
-        assert!(predictor.may_try(ROUTE), "the machine may have been busy");
-        predictor.record(ROUTE, TRIAL_QUICK, true);
-        assert!(!predictor.may_try(ROUTE));
     }
 }

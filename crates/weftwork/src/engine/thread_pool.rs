@@ -6,7 +6,6 @@
 
 mod next;
 mod request;
-mod submit;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -110,8 +109,6 @@ struct State<J> {
     queue: VecDeque<J>,
     /// Number of jobs that were submitted at the front of the queue.
     urgent: usize,
-    /// Number of jobs behind them that were submitted as trials.
-    trials: usize,
     threads: usize,
     /// Wake-ups for parked threads that no thread has received yet.
     wakeups: usize,
@@ -155,7 +152,6 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         let state = State {
             queue: VecDeque::new(),
             urgent: 0,
-            trials: 0,
             threads: 0,
             wakeups: 0,
             closed: false,
@@ -179,6 +175,35 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             limits,
             source,
         }
+    }
+
+    /// Submits a job. Returns the job if the queue is full. `spawn` starts a thread that is already counted.
+    pub(super) fn submit(&self, job: J, spawn: impl Fn()) -> Result<(), J> {
+        let mut state = lock(&self.state);
+        if state.closed || !self.has_room_in(&state) {
+            return Err(job);
+        }
+        state.queue.push_back(job);
+        self.note_length(&state);
+        drop(state);
+        self.request_thread(&spawn);
+        Ok(())
+    }
+
+    /// Submits a job in front of all others. The job is never rejected. It is dropped if the server has stopped.
+    /// `has_reserve` tells whether a thread is [reserved](ThreadPool::reserve) for the job. That ends here.
+    pub(super) fn submit_front(&self, job: J, has_reserve: bool, spawn: impl Fn()) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        state.queue.push_front(job);
+        state.urgent += 1;
+        // With the lock held. Later, the thread would count twice, and a job could be rejected for which a thread is free.
+        self.reserved.fetch_sub(usize::from(has_reserve), Ordering::SeqCst);
+        self.note_length(&state);
+        drop(state);
+        self.request_thread(&spawn);
     }
 
     /// Whether a thread can take a job [in front](ThreadPool::submit_front) now. `has_reserve` tells whether a thread
@@ -349,7 +374,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     pub(super) fn drain_queue(&self) -> VecDeque<J> {
         let mut state = lock(&self.state);
         let queue = std::mem::take(&mut state.queue);
-        (state.urgent, state.trials) = (0, 0);
+        state.urgent = 0;
         self.note_length(&state);
         queue
     }

@@ -144,8 +144,7 @@ fn all_at_work(clients: usize, queue_max: usize) -> (Site, Vec<Client>, Vec<Clie
         blocked.push(client);
     }
     let mut waiting: Vec<Client> = (0..clients).map(|_| site.client()).collect();
-    // The engines know that this route blocks.
-    waiting.iter_mut().for_each(|client| client.send_ahead("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    waiting.iter_mut().for_each(|client| client.send_ahead("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     (site, blocked, waiting)
 }
 

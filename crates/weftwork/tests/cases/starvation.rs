@@ -96,21 +96,6 @@ fn a_marked_route_is_answered_though_the_queue_is_full() {
     busy.ends();
 }
 
-/// One thread more tries a route that is not known yet, and learns that it is quick.
-#[test]
-fn an_unmarked_route_is_answered_though_all_threads_are_busy() {
-    if !matches!(CASE.engine, Engine::Adaptive { .. }) {
-        return;
-    }
-    let mut busy = Busy::start(|settings| settings.queue_max(2));
-    busy.block();
-    eventually("the queue is full", || busy.server.stats().shed > 0);
-    for _ in 0..40 {
-        busy.client().get("/new").is(200, "new");
-    }
-    busy.ends();
-}
-
 /// The loop moves to a spare thread.
 #[test]
 fn a_proven_route_that_starts_to_block_does_not_stop_its_loop() {

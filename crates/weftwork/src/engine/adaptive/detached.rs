@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{Shared, WorkerState};
 use crate::conn::{Call, Conn, Flushed, IoWait, Readiness, Registered, Step};
 use crate::engine::loops::LoopMessage;
-use crate::engine::predictor::quick_below;
+use crate::engine::predictor::QUICK;
 use crate::engine::thread_pool::EventSource;
 use crate::engine::thread_wait::{OwnedThreadWait, ThreadWait};
 use crate::engine::threads::ThreadState;
@@ -142,11 +142,10 @@ impl Shared {
                     let called_at = at;
                     was_long = !conn.is_request_here();
                     let Some(learn) = self.to_learn(conn, blocked) else { continue };
-                    let is_trial = std::mem::take(&mut conn.owner.is_trial);
                     (now, at) = self.call_detached(conn, now, worker);
-                    blocked = Some(at - called_at >= quick_below(is_trial));
+                    blocked = Some(at - called_at >= QUICK);
                     if let Blocking::Learn { route } = learn {
-                        self.predictor.record(route, at - called_at, is_trial);
+                        self.predictor.record(route, at - called_at);
                     }
                 }
                 Step::Close if blocked == Some(true) => return Outcome::ClosedAfterBlocking,
@@ -227,14 +226,7 @@ impl Shared {
     /// next calls mostly block, too, and looking up their route takes 100 instructions of 2,500. `None`: the handler has
     /// panicked, and the request was refused.
     fn to_learn(&self, conn: &mut Conn, blocked: Option<bool>) -> Option<Blocking> {
-        if blocked == Some(true) {
-            return Some(Blocking::Always);
-        }
-        let blocking = conn.blocking(&*self.handler, &self.cx);
-        if let Some(Blocking::Learn { route }) = blocking {
-            self.predictor.note_call(route, conn.owner.is_trial);
-        }
-        blocking
+        if blocked == Some(true) { Some(Blocking::Always) } else { conn.blocking(&*self.handler, &self.cx) }
     }
 
     /// Calls the handler. Returns the time of its end, as a tick and exactly.

@@ -26,8 +26,8 @@ enum CallMode {
     Inline { route: Option<u64> },
     /// The leader calls it, for a route that is not proven to be quick. Another thread that can lead is reserved.
     Reserved { route: u64 },
-    /// Another thread of the pool calls it. If all are busy, one thread more may try this route.
-    Posted { untried: Option<u64> },
+    /// Another thread of the pool calls it.
+    Posted,
     /// Not at all: the question whether it blocks has panicked, and the request is refused.
     Refused,
 }
@@ -63,7 +63,7 @@ impl Shared {
                             .guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0);
                         self.call_inline(lp, active, Some(route), worker)
                     }
-                    CallMode::Posted { untried } => Ok((self.post_call(lp, active, untried), None)),
+                    CallMode::Posted => Ok((self.post_call(lp, active), None)),
                     CallMode::Refused => Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx))),
                 };
                 (lp, called) = match result {
@@ -91,9 +91,8 @@ impl Shared {
     }
 
     fn call_mode(self: &Arc<Shared>, conn: &mut Conn) -> CallMode {
-        const POSTED: CallMode = CallMode::Posted { untried: None };
         if conn.is_upgraded() {
-            return POSTED;
+            return CallMode::Posted;
         }
         if conn.awaits_response() {
             // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
@@ -102,15 +101,15 @@ impl Shared {
         let Some(blocking) = conn.blocking(&*self.handler, &self.cx) else { return CallMode::Refused };
         match blocking {
             Blocking::Never => CallMode::Inline { route: None },
-            Blocking::Always => POSTED,
-            Blocking::Learn { .. } if matches!(self.mode, Mode::Pool { .. }) => POSTED,
-            Blocking::Learn { route } if self.predictor.predicts_blocking(route) => POSTED,
+            Blocking::Always => CallMode::Posted,
+            Blocking::Learn { .. } if matches!(self.mode, Mode::Pool { .. }) => CallMode::Posted,
+            Blocking::Learn { route } if self.predictor.predicts_blocking(route) => CallMode::Posted,
             Blocking::Learn { route } if self.predictor.is_proven_quick(route) => {
                 CallMode::Inline { route: Some(route) }
             }
             // If this call blocks, another thread must be free to lead the loop.
             Blocking::Learn { route } if self.pool.reserve(|| self.spawn()) => CallMode::Reserved { route },
-            Blocking::Learn { route } => CallMode::Posted { untried: Some(route) },
+            Blocking::Learn { .. } => CallMode::Posted,
         }
     }
 
@@ -139,9 +138,6 @@ impl Shared {
             }
             return Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx)));
         }
-        if let Some(route) = route {
-            self.predictor.note_return(route);
-        }
         let conn = active.leave_loop(&self.loops);
         if conn.is_upgraded() {
             // The loop may not have a leader yet, and this thread would not return to lead it.
@@ -152,14 +148,9 @@ impl Shared {
     }
 
     /// Posts the request to the pool. If the queue is full, the request is refused with 503.
-    fn post_call(
-        self: &Arc<Shared>,
-        mut lp: Box<EventLoop>,
-        active: ActiveConn,
-        untried: Option<u64>,
-    ) -> Box<EventLoop> {
+    fn post_call(self: &Arc<Shared>, mut lp: Box<EventLoop>, active: ActiveConn) -> Box<EventLoop> {
         let now = lp.now();
-        let conn = match self.post(lp.remove(active), untried, now) {
+        let conn = match self.post(lp.remove(active), now) {
             Ok(()) => return lp,
             Err(conn) => conn,
         };
@@ -175,7 +166,6 @@ impl Shared {
         // Learned at once, and not when the call returns: until then there may be many more.
         if let Some(route) = lp.route.take() {
             self.predictor.record_stuck(route);
-            self.predictor.note_call(route, false);
         }
         let (now, had_reserve) = (lp.now(), std::mem::take(&mut lp.has_reserve));
         if !self.pool.has_thread_in_front(had_reserve) {

@@ -54,7 +54,7 @@ use super::shared_poller::SharedPoller;
 use super::thread_pool::{Limits, ThreadPool, Work};
 use super::threads::{ThreadState, Threads};
 use crate::conn::Conn;
-use crate::message::{Blocking, Handler};
+use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
@@ -90,9 +90,8 @@ impl Mode {
         let (idle_kept, threads_max, spare, keep_alive) = match self {
             // Each loop reserves one thread for handlers that it does not know yet. Every loop needs a leader, regardless of
             // the limit. If all threads are in calls and a leader gets stuck too, a spare thread leads its loop.
-            // One thread more is for trials.
             Mode::Adaptive { loops } => {
-                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), loops + 1, KEEP_ALIVE)
+                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), loops, KEEP_ALIVE)
             }
             // The leader calls only marked handlers, so it does not count.
             Mode::Pool { standby } => (standby, settings.threads_max + 1, 1, POOL_KEEP_ALIVE),
@@ -219,29 +218,14 @@ impl Shared {
         }
     }
 
-    /// Posts a connection whose call may block to the pool. Gives it back if the queue is full. If all threads are busy,
-    /// one thread more tries an `untried` route, because it is quick more often than not.
-    fn post(
-        self: &Arc<Shared>,
-        mut conn: Box<Conn>,
-        untried: Option<u64>,
-        now: Tick,
-    ) -> Result<(), Box<Conn>> {
+    /// Posts a connection whose call may block to the pool. Gives it back if the queue is full.
+    fn post(self: &Arc<Shared>, mut conn: Box<Conn>, now: Tick) -> Result<(), Box<Conn>> {
         let is_late = !self.pool.has_thread();
         if is_late {
             conn.owner.queued_since = Some(now);
             self.warn_exhausted(now);
-        } else if let Some(route) = untried {
-            // Known before its thread has begun, so that the next such request is no trial.
-            self.predictor.note_call(route, false);
         }
-        conn.owner.is_trial =
-            is_late && untried.is_some_and(|route| self.predictor.may_wait_for_trial(route));
-        let tried = match conn.owner.is_trial {
-            true => self.pool.submit_trial(Job::Serve(conn), || self.spawn()),
-            false => Err(Job::Serve(conn)),
-        };
-        match tried.or_else(|job| self.pool.submit(job, || self.spawn())) {
+        match self.pool.submit(Job::Serve(conn), || self.spawn()) {
             Ok(()) if is_late => {
                 self.cx.record(Event::Queued);
                 self.loops.wake_monitor_if_asleep();
@@ -250,25 +234,6 @@ impl Shared {
             Ok(()) => Ok(()),
             Err(Job::Serve(conn)) => Err(conn),
             Err(Job::Lead(_)) => unreachable!("a connection was submitted"),
-        }
-    }
-
-    /// Puts a trial back into the queue if its route has blocked meanwhile, or is in a call that may be blocked, and if no
-    /// thread is left for other trials.
-    fn postpone_if_blocked(&self, mut conn: Box<Conn>) -> Option<Box<Conn>> {
-        if !conn.owner.is_trial {
-            return Some(conn);
-        }
-        let Some(Blocking::Learn { route }) = conn.blocking(&*self.handler, &self.cx) else {
-            return Some(conn);
-        };
-        if self.predictor.may_try(route) {
-            return Some(conn);
-        }
-        conn.owner.is_trial = false;
-        match self.pool.postpone_trial(Job::Serve(conn))? {
-            Job::Serve(conn) => Some(conn),
-            Job::Lead(_) => unreachable!("a connection was postponed"),
         }
     }
 
@@ -295,8 +260,7 @@ impl Shared {
             Work::Job(Job::Serve(conn)) if self.cx.stage() == Stage::Closing => {
                 conn.refuse_stopping(&self.cx)
             }
-            Work::Job(Job::Serve(conn)) => {
-                let Some(mut conn) = self.postpone_if_blocked(conn) else { return };
+            Work::Job(Job::Serve(mut conn)) => {
                 if conn.owner.queued_since.is_some() {
                     conn.drop_if_abandoned(self.cx.clock.now(), &self.cx);
                 }

@@ -26,8 +26,6 @@ const LENT_LOOKS: u32 = 10;
 const SHORT_LOOKS: u32 = 10;
 /// Time over which the use of the cores is measured.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
-/// Time that a connection with an event waits in the shared poller while all threads are busy.
-const STRANDED: Duration = Duration::from_millis(10);
 /// Time between two searches for idle connections.
 const EVICT_TICK: Duration = Duration::from_millis(100);
 /// Time that the monitor runs on after the stop. A leader only finishes the requests of one batch. A leader that
@@ -162,14 +160,10 @@ impl Shared {
         if self.pool.has_queue() && !self.pool.has_thread() {
             self.warn_exhausted(now);
         }
-        if self.cx.stage() != Stage::Running {
-            self.evict_idle(Duration::ZERO);
-        } else if self.is_short() && !self.pool.has_thread() {
-            // Some of them may ask for a quick route, which their loop answers.
-            self.evict_idle(STRANDED);
-        } else if looks.evicted.after(EVICT_TICK) <= now {
+        let is_over = self.cx.stage() != Stage::Running;
+        if is_over || looks.evicted.after(EVICT_TICK) <= now {
             looks.evicted = now;
-            self.evict_idle(self.cx.settings.idle_timeout);
+            self.evict_idle(if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout });
         }
         is_short
     }

@@ -3,7 +3,6 @@
 mod scarce;
 #[cfg(target_os = "linux")]
 mod shared;
-mod trials;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +15,7 @@ use super::*;
 use crate::engine::loops::LoopMessage;
 use crate::engine::testing::burst::{self, eventually};
 use crate::engine::testing::client::in_some_round;
-use crate::message::{IntoResponse, Request, RequestLine, Response};
+use crate::message::{Blocking, IntoResponse, Request, RequestLine, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 

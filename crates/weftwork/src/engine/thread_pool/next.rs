@@ -129,8 +129,8 @@ impl<J, S: EventSource> ThreadPool<J, S> {
             self.source.wake_one();
             return Err(Closed);
         }
-        // A job in front or a trial has needed another thread. Now there is one too many.
-        if state.threads > self.limits.threads_max && state.urgent + state.trials == 0 {
+        // A job in front has needed a spare thread. Now there is one too many.
+        if state.threads > self.limits.threads_max && state.urgent == 0 {
             self.count_out(&mut state);
             let has_queue = !state.queue.is_empty();
             drop(state);
@@ -143,10 +143,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
         if !self.is_wanted(&state, self.parked()) {
             return Ok(None);
         }
-        match state.urgent {
-            0 => state.trials = state.trials.saturating_sub(1),
-            _ => state.urgent -= 1,
-        }
+        state.urgent = state.urgent.saturating_sub(1);
         let job = state.queue.pop_front();
         self.busy.fetch_add(usize::from(job.is_some()), Ordering::SeqCst);
         self.note_length(&state);

@@ -75,7 +75,7 @@ impl<J, S: EventSource> ThreadPool<J, S> {
     fn may_start(&self, state: &State<J>) -> bool {
         // Not a load, for the same reason as in `request_thread`: a thread may have taken an event meanwhile.
         let startable = match state.urgent {
-            0 => state.startable_up_to(self.limits.threads_max + usize::from(state.trials > 0)),
+            0 => state.startable(&self.limits),
             _ => state.startable_in_front(&self.limits),
         };
         self.busy.fetch_add(0, Ordering::SeqCst) >= state.threads && startable > 0

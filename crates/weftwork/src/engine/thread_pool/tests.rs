@@ -427,27 +427,3 @@ fn a_reservation_ends_with_its_job() {
     assert_eq!(take(&pool, &no_start), 1);
     assert!(pool.submit(2, start_none).is_ok(), "a third thread may be started");
 }
-
-/// A trial gets one thread beyond the limit. Loops come first.
-#[test]
-fn a_trial_comes_before_the_queue_and_behind_the_loops() {
-    let pool = pool(Limits { threads_max: 1, spare: 2, queue_max: 1, ..LIMITS });
-    occupy(&pool);
-    let started = Cell::new(0);
-    let spawn = || started.set(started.get() + 1);
-    assert!(pool.submit(1, spawn).is_ok() && pool.submit_trial(2, spawn).is_ok());
-    assert_eq!((started.get(), pool.is_starved()), (1, false));
-    assert!(pool.submit_trial(3, spawn).is_ok(), "one waits beyond the queue");
-    assert_eq!(pool.submit_trial(9, spawn), Err(9));
-    pool.submit_front(4, false, spawn);
-    assert_eq!(take(&pool, &spawn), 4);
-    assert_eq!((started.get(), pool.stats().threads), (1, 2), "the thread has a loop, and the trials wait");
-    pool.note_done();
-    assert_eq!((take(&pool, &no_start), take(&pool, &no_start)), (2, 3));
-    assert!(pool.postpone_trial(3).is_none(), "the thread is for other trials");
-    pool.note_done();
-    assert!(pool.next(false, &no_start).is_none());
-    pool.note_done();
-    assert_eq!((take(&pool, &no_start), take(&pool, &no_start)), (1, 3));
-    assert_eq!(pool.postpone_trial(3), Some(3), "the thread is one of all");
-}
