@@ -69,8 +69,11 @@ macro_rules! every_engine {
                 assert!(crate::support::ENGINES.contains(&CASE.engine));
             }
 
+            mod abuse;
             mod bodies;
             mod long_lived;
+            #[cfg(feature = "metrics")]
+            mod observed;
             mod requests;
             mod resets;
             mod responses;

@@ -82,7 +82,7 @@ impl Conn {
         let mut http2 = Box::new(Http2Conn {
             http: Http2::server(&settings),
             hub: StreamHub::new(self.stream.local_addr()),
-            streams: Streams::default(),
+            streams: Streams::new(&cx.counters),
             send_window: Window::default(),
             recv_window: Window::default(),
             held: 0,
@@ -132,6 +132,7 @@ impl Conn {
             self.phase = Phase::Send(After::Linger);
             return None;
         }
+        http2.streams.count();
         let unsent = self.unsent();
         // The client's side of a connection goes on while a response is not read: uploads, and windows.
         let may_read =

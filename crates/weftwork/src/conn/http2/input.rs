@@ -6,12 +6,21 @@ use weftwork_wire::{
     Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
 };
 
+use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use super::{Http2Conn, Role};
 use crate::conn::{Conn, OUTPUT_BYTES_MAX};
 use crate::transport::context::Context;
+use crate::transport::events::{CostlyFrame, Event};
 use crate::transport::stream::StreamPipe;
 use crate::transport::{BufferPool, Buffers, Tick};
+
+/// What frames may lead to: the bytes to send, and what is needed for them.
+struct Replies<'a> {
+    output: &'a mut Vec<u8>,
+    now: Tick,
+    cx: &'a Context,
+}
 
 /// A request that a frame has opened.
 struct Opened {
@@ -44,7 +53,7 @@ impl Conn {
             Ok(Some(opened)) => Some(self.open(&mut http2, &opened, request, now, cx)),
             Err(fault) => {
                 pool.give_back(request);
-                http2.fail(&fault, &mut buffers.output);
+                http2.fail(&fault, &mut buffers.output, cx);
                 self.log_fault_of_http2(&fault, cx);
                 None
             }
@@ -108,7 +117,8 @@ impl Http2Conn {
         cx: &Context,
     ) -> Result<Option<Opened>, Http2Fault> {
         let Buffers { input, start, output, sent, .. } = buffers;
-        while output.len() - *sent < OUTPUT_BYTES_MAX {
+        let mut to = Replies { output, now, cx };
+        while to.output.len() - *sent < OUTPUT_BYTES_MAX {
             let bytes = &input[*start..];
             let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
             if frame == Frame::NeedMore {
@@ -117,8 +127,11 @@ impl Http2Conn {
                 return Ok(None);
             }
             (self.part_bytes, self.is_pinged) = (0, false);
-            self.budget.spend(frame.price(), now.0)?;
-            let opened = self.take_frame(frame, bytes, request, output, cx)?;
+            let price = frame.price();
+            if price > 0 {
+                self.charge((&frame).into(), price, &to)?;
+            }
+            let opened = self.take_frame(frame, bytes, request, &mut to)?;
             *start += used;
             if opened.is_some() {
                 return Ok(opened);
@@ -132,24 +145,24 @@ impl Http2Conn {
         frame: Frame,
         bytes: &[u8],
         request: &mut Buffers,
-        output: &mut Vec<u8>,
-        cx: &Context,
+        to: &mut Replies<'_>,
     ) -> Result<Option<Opened>, Http2Fault> {
         match frame {
             Frame::Head { stream, ends, priority } => {
-                return Ok(self.accept(stream, ends, priority, output, cx));
+                return self.accept(stream, ends, priority, to);
             }
             Frame::StreamError { fault, ends, is_request } => {
-                return self.take_stream_error(fault, ends, is_request, &mut request.head, output, cx);
+                return self.take_stream_error(fault, ends, is_request, &mut request.head, to);
             }
             Frame::Data { stream, start, len, flow, ends, .. } => {
-                self.take_data(stream, &bytes[start..start + len], flow, ends, output)?;
-                self.grant_connection(cx, output);
+                self.take_data(stream, &bytes[start..start + len], flow, ends, to)?;
+                self.grant_connection(to.cx, to.output);
             }
-            Frame::Trailers { stream } => self.take_trailers(stream, request, output)?,
+            Frame::Trailers { stream } => self.take_trailers(stream, request, to)?,
             Frame::Window { stream: 0, by } => self.take_window_of_connection(by)?,
-            Frame::Window { stream, by } => self.take_window(stream, by, output),
-            Frame::Reset { stream, .. } => {
+            Frame::Window { stream, by } => self.take_window(stream, by, to)?,
+            Frame::Reset { stream, code } => {
+                to.cx.record(Event::ResetReceived(code.into()));
                 self.take_reset(stream);
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.client_reset = true;
@@ -160,14 +173,14 @@ impl Http2Conn {
                     stream.send_window.shift(window_shift)?;
                     stream.is_ready = true;
                 }
-                Http2::write_settings_ack(output);
+                Http2::write_settings_ack(to.output);
             }
             Frame::Priority { stream, priority } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.priority = priority;
                 }
             }
-            Frame::Ping(data) => Http2::write_ping_ack(data, output),
+            Frame::Ping(data) => Http2::write_ping_ack(data, to.output),
             Frame::PingAcked(data) => self.goaway.take_ping(data),
             Frame::GoAway { .. } => self.goaway.client_leaves(),
             Frame::NeedMore
@@ -186,14 +199,14 @@ impl Http2Conn {
         stream: u32,
         ends: bool,
         priority: Priority,
-        output: &mut Vec<u8>,
-        cx: &Context,
-    ) -> Option<Opened> {
-        if self.streams.are_full(cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
-            Http2::write_reset(stream, ErrorCode::REFUSED_STREAM, output);
-            return None;
+        to: &mut Replies<'_>,
+    ) -> Result<Option<Opened>, Http2Fault> {
+        if self.streams.are_full(to.cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
+            self.charge(CostlyFrame::Refused, Budget::REFUSED, to)?;
+            write_reset(stream, ErrorCode::REFUSED_STREAM, to.output, to.cx);
+            return Ok(None);
         }
-        Some(Opened { stream, ends, priority, fault: None })
+        Ok(Some(Opened { stream, ends, priority, fault: None }))
     }
 
     fn take_stream_error(
@@ -202,12 +215,11 @@ impl Http2Conn {
         ends: bool,
         is_request: bool,
         head: &mut Head,
-        output: &mut Vec<u8>,
-        cx: &Context,
+        to: &mut Replies<'_>,
     ) -> Result<Option<Opened>, Http2Fault> {
         let Some(stream) = fault.stream() else { return Err(fault) };
         if is_request && fault.status().is_some() {
-            let opened = self.accept(stream, ends, Priority::default(), output, cx);
+            let opened = self.accept(stream, ends, Priority::default(), to)?;
             head.framing = Framing::None;
             return Ok(opened.map(|opened| Opened { fault: Some(fault), ..opened }));
         }
@@ -219,14 +231,29 @@ impl Http2Conn {
             }
             _ => {}
         }
-        self.reset(stream, fault.code(), output);
+        self.reset(stream, fault.code(), to);
         Ok(None)
     }
 
     /// Ends a stream over an error of the client.
-    fn reset(&mut self, stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
-        Http2::write_reset(stream, code, output);
+    fn reset(&mut self, stream: u32, code: ErrorCode, to: &mut Replies<'_>) {
+        write_reset(stream, code, to.output, to.cx);
         self.take_reset(stream);
+    }
+
+    /// Ends a stream over an error of the client that its frame has not paid for. It costs as much as a reset by the client
+    /// (CVE-2025-8671).
+    fn reset_at_cost(&mut self, fault: Http2Fault, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
+        self.charge(CostlyFrame::Fault, Budget::RESET, to)?;
+        self.reset(fault.stream, fault.code(), to);
+        Ok(())
+    }
+
+    /// Takes points, or ends the connection.
+    #[cold]
+    fn charge(&mut self, what: CostlyFrame, points: u32, to: &Replies<'_>) -> Result<(), Http2Fault> {
+        to.cx.record(Event::FrameCost(what));
+        self.budget.spend(points, to.now.0)
     }
 
     fn take_reset(&mut self, stream: u32) {
@@ -242,14 +269,15 @@ impl Http2Conn {
         data: &[u8],
         flow: u32,
         ends: bool,
-        output: &mut Vec<u8>,
+        to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
         self.recv_window.take(flow, 0)?;
         let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset || entry.client_reset)
         else {
             // The stream is over. The client may not know that yet.
             if flow > 0 {
-                self.reset(stream, ErrorCode::STREAM_CLOSED, output);
+                self.charge(CostlyFrame::LateData, Budget::LATE_DATA, to)?;
+                self.reset(stream, ErrorCode::STREAM_CLOSED, to);
             }
             return Ok(());
         };
@@ -259,9 +287,7 @@ impl Http2Conn {
         };
         let counted = counted.map_err(|violation| Http2Fault::stream_error(stream, violation));
         if let Err(fault) = counted.and_then(|()| entry.recv_window.take(flow, stream)) {
-            self.budget_of_reset();
-            self.reset(stream, fault.code(), output);
-            return Ok(());
+            return self.reset_at_cost(fault, to);
         }
         entry.client_ended = ends;
         let is_chunked = entry.is_chunked;
@@ -275,19 +301,12 @@ impl Http2Conn {
         Ok(())
     }
 
-    /// A reset that we send costs its causer as much as one of its own (CVE-2025-8671). The next frame finds out if
-    /// nothing is left.
-    fn budget_of_reset(&mut self) {
-        let points = Budget::RESET.min(self.budget.points());
-        let _ = self.budget.spend(points, 0);
-    }
-
     /// Passes trailers on. Those of a body of known length are dropped, because its request reads no further.
     fn take_trailers(
         &mut self,
         stream: u32,
         trailers: &Buffers,
-        output: &mut Vec<u8>,
+        to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
         let Some(entry) = self.streams.get_mut(stream) else {
             return Err(Http2Fault::connection(Violation::StreamClosed));
@@ -299,9 +318,7 @@ impl Http2Conn {
             return Ok(());
         }
         if let Err(violation) = entry.body.count(0, true) {
-            self.budget_of_reset();
-            self.reset(stream, violation.code(), output);
-            return Ok(());
+            return self.reset_at_cost(Http2Fault::stream_error(stream, violation), to);
         }
         entry.client_ended = true;
         if entry.is_chunked {
@@ -331,12 +348,10 @@ impl Http2Conn {
         self.send_window.add(by, 0)
     }
 
-    fn take_window(&mut self, stream: u32, by: u32, output: &mut Vec<u8>) {
-        let Some(entry) = self.streams.get_mut(stream) else { return };
-        match entry.send_window.add(by, stream) {
-            Ok(()) => entry.is_ready = true,
-            Err(fault) => self.reset(stream, fault.code(), output),
-        }
+    fn take_window(&mut self, stream: u32, by: u32, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
+        let Some(entry) = self.streams.get_mut(stream) else { return Ok(()) };
+        entry.is_ready = true;
+        entry.send_window.add(by, stream).or_else(|fault| self.reset_at_cost(fault, to))
     }
 }
 

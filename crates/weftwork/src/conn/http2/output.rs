@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use weftwork_wire::{ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
+use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
 use crate::error::{OneLine, panic_message};
@@ -15,6 +16,7 @@ use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::GoawayReason;
 use crate::transport::log_queue::log_line;
 
 /// Content of a DATA frame, which with its header fills a TLS record.
@@ -31,6 +33,7 @@ struct Sink<'a> {
     /// A response asked for the end of the connection.
     closes: bool,
     now: Tick,
+    cx: &'a Context,
 }
 
 impl Http2Conn {
@@ -51,6 +54,7 @@ impl Http2Conn {
             has_written_block: &mut self.has_written_block,
             closes: false,
             now,
+            cx,
         };
         // A head and its first bytes leave at once, before the rest of long responses. So a short response does not wait
         // behind them, if the client gives no priorities.
@@ -78,7 +82,7 @@ impl Http2Conn {
             }
         }
         if sink.closes {
-            self.goaway.begin();
+            self.goaway.begin(GoawayReason::Close);
         }
         self.settle(cx, output);
     }
@@ -91,13 +95,13 @@ impl Http2Conn {
             if stream.is_closed && !stream.is_done() {
                 // The response has broken off.
                 stream.is_reset = true;
-                Http2::write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output);
+                write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
             }
             let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
             if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
                 // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
                 stream.is_reset = true;
-                Http2::write_reset(stream.id, stream.end_code, output);
+                write_reset(stream.id, stream.end_code, output, cx);
             }
             let is_over = stream.is_closed && stream.is_done();
             if is_over {
@@ -282,7 +286,7 @@ impl StreamEntry {
         } else if append_part(tail, len, sink.output).is_err() {
             sink.output.truncate(start);
             self.is_reset = true;
-            Http2::write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output);
+            write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output, sink.cx);
             tail.drain(..).for_each(drop_part);
             return None;
         }

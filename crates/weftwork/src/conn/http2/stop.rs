@@ -10,7 +10,7 @@ use crate::conn::refusal::{Peer, log_client};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
-use crate::transport::events::Event;
+use crate::transport::events::{Event, GoawayReason};
 
 /// Number of a GOAWAY that only announces the next one.
 const ANNOUNCED: u32 = 0x7fff_ffff;
@@ -32,7 +32,7 @@ enum GoawayStep {
     #[default]
     None,
     /// The connection is to end.
-    Wanted,
+    Wanted(GoawayReason),
     /// The first GOAWAY and a PING were sent.
     Announced { until: Tick },
     /// All streams on their way have arrived.
@@ -45,9 +45,9 @@ enum GoawayStep {
 
 impl Goaway {
     /// Begins the end of the connection.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, why: GoawayReason) {
         if self.step == GoawayStep::None {
-            self.step = GoawayStep::Wanted;
+            self.step = GoawayStep::Wanted(why);
         }
     }
 
@@ -76,20 +76,30 @@ impl Goaway {
     }
 }
 
+/// Writes a reset, and counts it.
+pub(super) fn write_reset(stream: u32, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
+    cx.record(Event::ResetSent(code.into()));
+    Http2::write_reset(stream, code, output);
+}
+
 impl Http2Conn {
     /// Ends the connection over an error of the client.
-    pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>) {
+    pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>, cx: &Context) {
+        cx.record(Event::GoawaySent(fault.into()));
         Http2::write_goaway(self.http.last_stream(), fault.code(), output);
         self.goaway.step = GoawayStep::Failed;
     }
 
     /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
     pub(super) fn stop(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>, expires: Tick) -> bool {
-        if cx.stage() != Stage::Running || cx.is_stopping() || now >= expires {
-            self.goaway.begin();
+        if cx.stage() != Stage::Running || cx.is_stopping() {
+            self.goaway.begin(GoawayReason::Stop);
+        } else if now >= expires {
+            self.goaway.begin(GoawayReason::Age);
         }
         match self.goaway.step {
-            GoawayStep::Wanted => {
+            GoawayStep::Wanted(why) => {
+                cx.record(Event::GoawaySent(why));
                 Http2::write_goaway(ANNOUNCED, ErrorCode::NO_ERROR, output);
                 Http2::write_ping(PING, output);
                 self.goaway.step = GoawayStep::Announced { until: now.after(ROUND_TRIP) };
@@ -119,7 +129,7 @@ impl Http2Conn {
         for stream in self.streams.iter_mut() {
             if stream.left.as_ref().is_some_and(|left| now >= left.deadline(&cx.settings)) {
                 cx.record(Event::TimedOut(TimeoutKind::Write));
-                Http2::write_reset(stream.id, ErrorCode::CANCEL, output);
+                write_reset(stream.id, ErrorCode::CANCEL, output, cx);
                 stream.pipe.reset();
                 (stream.is_reset, stream.is_ready, stream.left) = (true, true, None);
             }
@@ -163,6 +173,14 @@ impl Conn {
             self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
             return;
         }
+        let why = match self.timer.kind {
+            TimeoutKind::Idle => GoawayReason::Idle,
+            _ => GoawayReason::Timeout,
+        };
+        if self.timer.kind == TimeoutKind::Head {
+            cx.record(Event::TimedOut(TimeoutKind::Head));
+        }
+        cx.record(Event::GoawaySent(why));
         Http2::write_goaway(http2.http.last_stream(), ErrorCode::NO_ERROR, output);
         http2.goaway.step = GoawayStep::Failed;
     }
