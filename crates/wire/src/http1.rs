@@ -227,6 +227,9 @@ impl Http1 {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> Result<After, Misuse> {
+        if self.request.version == Version::Http2 && self.write_plain_segments(head, body, date, out)? {
+            return Ok(after(self.reading, self.keep_alive));
+        }
         self.write_any_head(head, false, date, out)?;
         self.write_body(body, out)?;
         self.finish(&[], out)

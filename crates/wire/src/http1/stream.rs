@@ -7,7 +7,7 @@ use crate::head::Head;
 use crate::segment;
 use crate::state::WriteEvent;
 
-use super::Http1;
+use super::{Http1, RequestFacts};
 
 impl Http1 {
     /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
@@ -17,6 +17,26 @@ impl Http1 {
         self.begin(head);
         // A stream has one request.
         self.keep_alive.and(false);
+    }
+
+    /// Appends a whole response whose head nearly all have, or returns false: another way writes what it cannot.
+    pub(super) fn write_plain_segments(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Misuse> {
+        let RequestFacts { is_head, is_connect, .. } = self.request;
+        let Some((content_type, length)) = encode::plain(head) else { return Ok(false) };
+        if is_head || is_connect || length != body.len() as u64 || !segment::is_short(content_type, body) {
+            return Ok(false);
+        }
+        let writing = self.writing.next(WriteEvent::Head)?;
+        self.writing = writing.next(WriteEvent::Body)?.next(WriteEvent::Finish)?;
+        self.delimiter = Delimiter::Length(0);
+        segment::write_plain(content_type, body, date, out);
+        Ok(true)
     }
 
     /// Appends the head as a segment, and what begins a body of known length.
