@@ -78,6 +78,9 @@ macro_rules! every_engine {
             mod resets;
             mod responses;
             mod stop;
+            mod tunnels;
+            #[cfg(feature = "websocket")]
+            mod websockets;
         }
     )+ };
 }

@@ -19,6 +19,7 @@ mod kind {
     pub(super) const CLOSING_HEAD: u8 = 6;
     /// A body after which the response ends.
     pub(super) const WHOLE_BODY: u8 = 7;
+    pub(super) const TUNNEL: u8 = 8;
 }
 
 /// A part of a response. The bytes follow its header.
@@ -44,6 +45,8 @@ pub enum Segment {
     Trailers(usize),
     /// The end of the response.
     End,
+    /// Another protocol. All bytes that follow are its bytes, until the request ends.
+    Tunnel,
 }
 
 impl Segment {
@@ -61,6 +64,7 @@ impl Segment {
             kind::BODY => Segment::Body { len: length, ends: false },
             kind::WHOLE_BODY => Segment::Body { len: length, ends: true },
             kind::TRAILERS => Segment::Trailers(length as usize),
+            kind::TUNNEL => Segment::Tunnel,
             _ => Segment::End,
         };
         Some((HEADER_BYTES, segment))
@@ -156,6 +160,11 @@ pub(crate) fn write_whole_body(length: u64, out: &mut Vec<u8>) {
 
 pub(crate) fn write_trailers(out: &mut Vec<u8>, block: impl FnOnce(&mut Vec<u8>)) {
     write_block(kind::TRAILERS, out, block);
+}
+
+/// Begins another protocol.
+pub(crate) fn write_tunnel(out: &mut Vec<u8>) {
+    write(kind::TUNNEL, 0, out);
 }
 
 pub(crate) fn write_end(out: &mut Vec<u8>) {

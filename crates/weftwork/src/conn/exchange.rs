@@ -242,8 +242,9 @@ impl<'a> ConnExchange<'a> {
     #[inline(never)]
     fn answer(&mut self, response: &mut Response, now: Tick, slot: &'a CallSlot) -> Tick {
         self.conn.timer.resume(now);
-        if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
-            long_lived::refuse_without_tunnel(response, self.conn.is_stream());
+        if self.conn.http.is_connect() {
+            let is_extended = self.target().method() != Method::CONNECT;
+            long_lived::refuse_without_tunnel(response, self.conn.is_stream(), is_extended);
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {

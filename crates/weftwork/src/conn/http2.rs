@@ -46,6 +46,15 @@ pub(super) enum Role {
     Stream(StreamEnd),
 }
 
+impl Role {
+    pub(super) fn into_stream_end(self) -> Option<StreamEnd> {
+        match self {
+            Role::Stream(end) => Some(end),
+            Role::Http1 | Role::Connection(_) => None,
+        }
+    }
+}
+
 /// State of a connection that has the socket.
 #[derive(Debug)]
 pub(super) struct Http2Conn {
@@ -76,7 +85,6 @@ impl Conn {
         let settings = Http2Settings {
             streams_max: cx.settings.http2_streams_max,
             head_bytes_max: cx.limits.head_bytes_max,
-            connect_protocol: false,
             ..Http2Settings::default()
         };
         let mut http2 = Box::new(Http2Conn {
@@ -196,6 +204,19 @@ impl Conn {
         if let Role::Stream(end) = &self.role {
             end.pipe.leave(parts.into_iter());
         }
+    }
+
+    /// Begins another protocol, whose head was written.
+    #[cold]
+    pub(super) fn begin_tunnel(&mut self) {
+        if let Role::Stream(end) = &mut self.role {
+            end.is_tunnel = true;
+        }
+    }
+
+    /// Returns whether this is one request of a connection, which has become another protocol (RFC 8441).
+    pub(super) fn is_tunnel(&self) -> bool {
+        matches!(&self.role, Role::Stream(end) if end.is_tunnel)
     }
 
     /// Returns whether this is one request of a connection, which has no socket of its own.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 /// One response, read by its framing.
+#[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,

@@ -31,7 +31,7 @@ pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
-pub(crate) use http2::{ANNOUNCED, Http2Client};
+pub(crate) use http2::{ANNOUNCED, Http2Client, Tunnel};
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]

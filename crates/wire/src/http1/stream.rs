@@ -15,6 +15,7 @@ impl Http1 {
     #[inline(never)]
     pub fn begin_stream(&mut self, head: &Head) {
         self.begin(head);
+        self.request.is_connect |= head.protocol.is_some();
         // A stream has one request.
         self.keep_alive.and(false);
     }
@@ -54,6 +55,7 @@ impl Http1 {
             encode::write_response(head, &plan, date, out);
         });
         match plan.delimiter {
+            Delimiter::NoBody if plan.switches => segment::write_tunnel(out),
             Delimiter::NoBody => segment::write_end(out),
             Delimiter::Length(length) => segment::write_whole_body(length, out),
             Delimiter::Chunked | Delimiter::Close => {}

@@ -1,5 +1,7 @@
 //! Writes the head of an upstream request, and forwards the body as the client sends it.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -88,6 +90,9 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
     for (name, value) in connection_fields(req, options) {
         line(name, value.as_bytes());
+    }
+    if lacks_websocket_key(req, options) {
+        line("Sec-WebSocket-Key", random_key().as_bytes());
     }
     match req.body_left() {
         Some(0) if req.header(header::CONTENT_LENGTH).is_none() => {}
@@ -194,9 +199,27 @@ fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'stat
 
 /// Returns the protocol that the client requests, if it is allowed.
 pub(super) fn requested_upgrade<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
-    let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
+    let asks = req.version() != http::Version::HTTP_10 && req.has_token(header::CONNECTION, "upgrade");
     let mut requested = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
     requested.next().filter(|_| asks).map(String::as_str)
+}
+
+/// Returns whether the server needs a key that the client did not send, because HTTP/2 has none (RFC 8441 section 5).
+fn lacks_websocket_key(req: &Request<'_>, options: &Options) -> bool {
+    req.version() == http::Version::HTTP_2
+        && requested_upgrade(req, options) == Some("websocket")
+        && req.header(header::SEC_WEBSOCKET_KEY).is_none()
+}
+
+/// Returns 16 random bytes in Base64 (RFC 6455 section 4.1).
+fn random_key() -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let random = || u128::from(RandomState::new().build_hasher().finish());
+    let bits = random() << 64 | random();
+    // The last digit has two bits.
+    let digits = (0..22).map(|at| if at < 21 { bits >> (122 - 6 * at) } else { bits << 4 });
+    let digits = digits.map(|bits| char::from(DIGITS[(bits & 63) as usize]));
+    digits.chain(['=', '=']).collect()
 }
 
 /// Returns whether the client waits for `100 (Continue)` before it sends its body (RFC 9110 section 10.1.1).

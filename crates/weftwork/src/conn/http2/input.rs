@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use http::Method;
 use weftwork_wire::{
     Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
 };
 
+use super::request::prepare_connect;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use super::{Http2Conn, Role};
@@ -27,8 +29,23 @@ struct Opened {
     stream: u32,
     ends: bool,
     priority: Priority,
+    /// Its DATA are bytes of another protocol.
+    is_connect: bool,
     /// Why it is not valid.
     fault: Option<Http2Fault>,
+}
+
+impl Opened {
+    #[cold]
+    fn with_protocol(self, request: &mut Buffers) -> Opened {
+        match prepare_connect(&mut request.head, &mut request.input) {
+            Ok(()) => Opened { is_connect: true, ..self },
+            Err(violation) => {
+                request.head.framing = Framing::None;
+                Opened { fault: Some(Http2Fault::stream_error(self.stream, violation)), ..self }
+            }
+        }
+    }
 }
 
 impl Conn {
@@ -78,6 +95,10 @@ impl Conn {
         cx: &Context,
     ) -> Box<Conn> {
         let pipe = StreamPipe::new(opened.stream, &http2.hub);
+        let is_connect = opened.is_connect;
+        if is_connect && opened.ends {
+            pipe.end();
+        }
         let framing = request.head.framing;
         http2.streams.push(StreamEntry {
             id: opened.stream,
@@ -85,7 +106,8 @@ impl Conn {
             priority: opened.priority,
             send_window: Window::new(http2.http.peer().window),
             recv_window: Window::default(),
-            body: ExpectedBody::new(framing),
+            body: ExpectedBody::new(if is_connect { Framing::Chunked } else { framing }),
+            is_connect,
             is_chunked: framing == Framing::Chunked,
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
             client_ended: opened.ends,
@@ -149,7 +171,11 @@ impl Http2Conn {
     ) -> Result<Option<Opened>, Http2Fault> {
         match frame {
             Frame::Head { stream, ends, priority } => {
-                return self.accept(stream, ends, priority, to);
+                let opened = self.accept(stream, ends, priority, to)?;
+                return Ok(match request.head.method == Method::CONNECT {
+                    true => opened.map(|opened| opened.with_protocol(request)),
+                    false => opened,
+                });
             }
             Frame::StreamError { fault, ends, is_request } => {
                 return self.take_stream_error(fault, ends, is_request, &mut request.head, to);
@@ -206,7 +232,7 @@ impl Http2Conn {
             write_reset(stream, ErrorCode::REFUSED_STREAM, to.output, to.cx);
             return Ok(None);
         }
-        Ok(Some(Opened { stream, ends, priority, fault: None }))
+        Ok(Some(Opened { stream, ends, priority, is_connect: false, fault: None }))
     }
 
     fn take_stream_error(
@@ -297,6 +323,9 @@ impl Http2Conn {
             append(data, is_chunked, ends, to);
             entry.given += (to.len() - len) as u64;
         });
+        if ends && entry.is_connect {
+            entry.pipe.end();
+        }
         self.held += entry.given - before;
         Ok(())
     }
@@ -317,7 +346,11 @@ impl Http2Conn {
         if entry.is_reset {
             return Ok(());
         }
-        if let Err(violation) = entry.body.count(0, true) {
+        let counted = match entry.is_connect {
+            true => Err(Violation::TrailersNotAllowed),
+            false => entry.body.count(0, true),
+        };
+        if let Err(violation) = counted {
             return self.reset_at_cost(Http2Fault::stream_error(stream, violation), to);
         }
         entry.client_ended = true;

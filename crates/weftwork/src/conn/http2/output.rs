@@ -18,6 +18,7 @@ use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::GoawayReason;
 use crate::transport::log_queue::log_line;
+use crate::transport::stream::StreamState;
 
 /// Content of a DATA frame, which with its header fills a TLS record.
 const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
@@ -66,7 +67,7 @@ impl Http2Conn {
         for urgency in URGENCIES {
             let of_urgency = |stream: &StreamEntry| stream.is_ready && stream.priority.urgency == urgency;
             for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
-                if !stream.priority.incremental && !sink.is_full() {
+                if !stream.is_incremental() && !sink.is_full() {
                     stream.send(usize::MAX, &mut sink);
                 }
             }
@@ -74,7 +75,7 @@ impl Http2Conn {
             while goes_on && !sink.is_full() {
                 goes_on = false;
                 for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
-                    if stream.priority.incremental && !sink.is_full() {
+                    if stream.is_incremental() && !sink.is_full() {
                         stream.send(1, &mut sink);
                         goes_on |= stream.is_ready;
                     }
@@ -97,7 +98,9 @@ impl Http2Conn {
                 stream.is_reset = true;
                 write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
             }
-            let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
+            // The client may go on with another protocol until its request is gone.
+            let is_wanted =
+                (stream.client_ended || stream.is_half_closed()) && stream.end_code == ErrorCode::NO_ERROR;
             if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
                 // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
                 stream.is_reset = true;
@@ -194,11 +197,25 @@ impl StreamEntry {
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
+        self.end_tunnel(state, sink);
         if state.is_left {
             let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
             if sent > 0 {
                 timer.advance(sent, sink.now);
             }
+        }
+    }
+
+    /// Ends another protocol, if its request has ended it and all its bytes were sent (RFC 8441 section 5).
+    #[inline]
+    fn end_tunnel(&mut self, state: StreamState, sink: &mut Sink<'_>) {
+        let is_over = self.response == ResponsePart::Ended && self.client_ended;
+        if state.is_cut && !self.is_reset && !is_over {
+            self.is_reset = true;
+            write_reset(self.id, ErrorCode::CANCEL, sink.output, sink.cx);
+        } else if state.is_shut && self.response == ResponsePart::Tunnel && !self.is_reset {
+            self.response = ResponsePart::Ended;
+            sink.data(self.id, 0, true);
         }
     }
 
@@ -215,8 +232,14 @@ impl StreamEntry {
             tail.drain(..).for_each(drop_part);
             return (!bytes.is_empty()).then_some((bytes.len(), false));
         }
-        if let ResponsePart::Body { left, ends } = self.response {
-            return self.data_frame(bytes, tail, (left, ends), sink);
+        match self.response {
+            ResponsePart::Body { left, ends } => return self.data_frame(bytes, tail, (left, ends), sink),
+            ResponsePart::Tunnel => {
+                let sent = self.data_frame(bytes, tail, (u64::MAX, false), sink);
+                self.response = ResponsePart::Tunnel;
+                return sent;
+            }
+            _ => {}
         }
         let (header, segment) = Segment::read(bytes)?;
         let rest = &bytes[header..];
@@ -241,6 +264,7 @@ impl StreamEntry {
                 sink.block(self.id, rest.get(..len)?, true);
                 (len, ResponsePart::Ended)
             }
+            Segment::Tunnel => (0, ResponsePart::Tunnel),
             Segment::End => {
                 sink.data(self.id, 0, true);
                 (0, ResponsePart::Ended)

@@ -20,6 +20,8 @@ pub(super) struct StreamEntry {
     /// Bytes of the body that the client may still send.
     pub(super) recv_window: Window,
     pub(super) body: ExpectedBody,
+    /// A CONNECT, whose DATA are bytes of another protocol.
+    pub(super) is_connect: bool,
     /// The request has no length, so its body is passed on in chunks.
     pub(super) is_chunked: bool,
     /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
@@ -52,6 +54,8 @@ pub(super) enum ResponsePart {
     Between,
     /// Within a part of the body.
     Body { left: u64, ends: bool },
+    /// Within another protocol, whose bytes have no segments.
+    Tunnel,
     /// END_STREAM was sent.
     Ended,
 }
@@ -61,6 +65,17 @@ impl StreamEntry {
     /// on its way is ignored.
     pub(super) fn is_closed_by_client(&self) -> bool {
         self.client_ended || self.client_reset
+    }
+
+    /// Returns whether the request has become another protocol, and only its client may still send.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.is_connect && self.end_code == ErrorCode::NO_ERROR && !self.is_closed
+    }
+
+    /// Returns whether others of the same urgency have their turn between its frames. Another protocol has no end that it would
+    /// reach sooner without them.
+    pub(super) fn is_incremental(&self) -> bool {
+        self.priority.incremental || self.response == ResponsePart::Tunnel
     }
 
     /// Returns whether nothing more is sent.

@@ -114,6 +114,13 @@ struct Flow {
     tail: VecDeque<BodyPart>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
+    /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
+    /// ends.
+    has_client_ended: bool,
+    /// The request sends nothing more.
+    is_shut: bool,
+    /// The request has disconnected its client.
+    is_cut: bool,
     /// The request is gone.
     is_closed: bool,
     /// The client, or its connection, waits for nothing more.
@@ -132,9 +139,18 @@ impl fmt::Debug for Flow {
 }
 
 impl Flow {
+    /// Ends both directions. Returns what is left of the response.
+    fn reset(&mut self) -> VecDeque<BodyPart> {
+        self.is_reset = true;
+        self.to_client = Vec::new();
+        self.sent = 0;
+        std::mem::take(&mut self.tail)
+    }
+
     /// Returns whether the request can go on in one of these directions.
     fn is_ready(&self, reads: bool, writes: bool) -> bool {
-        self.is_reset || reads && self.read < self.to_request.len() || writes && !self.is_blocked
+        let may_read = self.read < self.to_request.len() || self.has_client_ended;
+        self.is_reset || reads && may_read || writes && !self.is_blocked
     }
 }
 
@@ -174,6 +190,10 @@ pub(crate) struct StreamState {
     pub(crate) is_closed: bool,
     /// The request is gone. Its bytes wait for the client.
     pub(crate) is_left: bool,
+    /// The request sends nothing more, and all its bytes were taken.
+    pub(crate) is_shut: bool,
+    /// The request has disconnected its client.
+    pub(crate) is_cut: bool,
 }
 
 /// The connection's end.
@@ -193,13 +213,17 @@ impl StreamPipe {
         self.wake(flow);
     }
 
+    /// Tells the other protocol that its client sends nothing more.
+    pub(crate) fn end(&self) {
+        let mut flow = lock(&self.flow);
+        flow.has_client_ended = true;
+        self.wake(flow);
+    }
+
     /// Tells the request that its client has gone.
     pub(crate) fn reset(&self) {
         let mut flow = lock(&self.flow);
-        flow.is_reset = true;
-        flow.to_client = Vec::new();
-        flow.sent = 0;
-        let tail = std::mem::take(&mut flow.tail);
+        let tail = flow.reset();
         self.wake(flow);
         drop_parts(tail);
     }
@@ -216,9 +240,15 @@ impl StreamPipe {
             taken: flow.taken,
             is_closed: flow.is_closed && left == 0,
             is_left: flow.is_closed && left > 0,
+            is_shut: (flow.is_closed || flow.is_shut) && left == 0,
+            is_cut: flow.is_cut,
         };
         if flow.sent == flow.to_client.len() {
-            flow.to_client.clear();
+            // A writer that waits goes on at once. Any other may have nothing to say for hours.
+            match flow.is_blocked {
+                true => flow.to_client.clear(),
+                false => flow.to_client = Vec::new(),
+            }
             flow.sent = 0;
         }
         // Half of the space, so that a writer is not woken for each frame.
@@ -290,7 +320,7 @@ impl StreamPipe {
 }
 
 impl Duplex for StreamPipe {
-    /// 0 is never returned: the framing of a body says where the body ends.
+    /// 0 is returned to another protocol only: the framing of a body says where the body ends.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
         if flow.is_reset {
@@ -299,7 +329,8 @@ impl Duplex for StreamPipe {
         let unread = &flow.to_request[flow.read..];
         let count = unread.len().min(into.capacity() - into.len());
         if count == 0 {
-            return Err(Errno::AGAIN);
+            let has_ended = unread.is_empty() && flow.has_client_ended;
+            return if has_ended { Ok(0) } else { Err(Errno::AGAIN) };
         }
         into.extend_from_slice(&unread[..count]);
         flow.read += count;
@@ -316,7 +347,7 @@ impl Duplex for StreamPipe {
 
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
-        if flow.is_reset {
+        if flow.is_reset || flow.is_shut {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
@@ -339,11 +370,27 @@ impl Duplex for StreamPipe {
         Ok(count)
     }
 
-    /// Its last segment ends a response.
-    fn shutdown_write(&self) {}
+    /// Ends another protocol. A response ends with its last segment.
+    fn shutdown_write(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_shut = true;
+        self.note(flow);
+    }
 
+    /// Resets the stream.
     fn shutdown_both(&self) {
-        self.close();
+        let mut flow = lock(&self.flow);
+        if flow.is_reset {
+            return;
+        }
+        flow.is_cut = true;
+        let tail = flow.reset();
+        let is_new = !std::mem::replace(&mut flow.is_noted, true);
+        self.wake(flow);
+        drop_parts(tail);
+        if is_new {
+            self.hub.note(self.id);
+        }
     }
 
     fn is_pollable(&self) -> bool {

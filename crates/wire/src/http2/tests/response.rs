@@ -167,6 +167,36 @@ fn given_fields_are_kept() {
     assert_eq!(written(Method::GET, &head).unwrap().1, pairs(&[("date", DATE), ("last-modified", DATE)]));
 }
 
+/// An extended CONNECT was accepted, or a plain one: the protocol follows the head.
+#[test]
+fn rfc8441_5_a_switch_is_a_200_before_a_tunnel() {
+    let text = b"upgradewebsocket";
+    let span = |start, len| Span { start, len };
+    let upgrade = crate::head::Field { name: span(0, 7), value: span(7, 9) };
+    let request = Head {
+        version: crate::head::Version::Http2,
+        upgrade: true,
+        protocol: Some(span(7, 9)),
+        fields: vec![upgrade],
+        ..Head::default()
+    };
+    let fields = [field("upgrade", "websocket"), field("sec-websocket-accept", "x"), field("a", "b")];
+    let head =
+        ResponseHead { status: StatusCode::SWITCHING_PROTOCOLS, fields: &fields, ..ResponseHead::default() };
+    let mut response = StreamResponse::of(1, &request);
+    assert!(response.http.is_connect());
+    let wrong = ResponseHead { fields: &fields[1..], ..head };
+    let refused = response.write(|http, out| http.write_switch(&wrong, &request, text, &date(), out));
+    assert_eq!(refused, Err(Misuse::UpgradeNotPossible));
+    response.write(|http, out| http.write_switch(&head, &request, text, &date(), out)).unwrap();
+    response.write(|_, out| out.extend_from_slice(b"frames"));
+    let fields = pairs(&[("date", DATE), ("a", "b")]);
+    let head = Seen::Response { stream: 1, status: 200, ends: false, fields };
+    let data = Seen::Data { stream: 1, content: "frames".into(), flow: 6, padding: 0, ends: false };
+    assert_eq!(client_reads(&response.frames()), [head, data]);
+    assert_eq!(written(Method::CONNECT, &ResponseHead::default()).unwrap().1, pairs(&[("date", DATE)]));
+}
+
 /// A response that HTTP/1.1 refuses is refused here.
 #[test]
 fn misuses_are_those_of_http11() {

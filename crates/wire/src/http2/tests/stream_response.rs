@@ -14,8 +14,12 @@ pub(super) struct StreamResponse {
 
 impl StreamResponse {
     pub(super) fn new(stream: u32, method: Method) -> StreamResponse {
+        StreamResponse::of(stream, &Head { method, version: Version::Http2, ..Head::default() })
+    }
+
+    pub(super) fn of(stream: u32, head: &Head) -> StreamResponse {
         let mut http = Http1::default();
-        http.begin_stream(&Head { method, version: Version::Http2, ..Head::default() });
+        http.begin_stream(head);
         StreamResponse { http, stream, segments: Vec::new() }
     }
 
@@ -51,6 +55,7 @@ impl StreamResponse {
                 }
                 Segment::Trailers(len) => Http2::write_block(self.stream, take(len), false, true, &mut out),
                 Segment::End => Http2::write_data(self.stream, b"", true, &mut out),
+                Segment::Tunnel => Http2::write_data(self.stream, take(usize::MAX), false, &mut out),
             }
         }
         out
