@@ -12,7 +12,7 @@ use crate::transport::events::ConnState;
 
 /// Time after accept in which the first request may still arrive while the server drains, because it may be on its way
 /// already. The request of a client that has just connected is in the next packet.
-const FIRST_REQUEST: Duration = Duration::from_millis(250);
+pub(super) const FIRST_REQUEST: Duration = Duration::from_millis(250);
 
 impl Conn {
     /// Returns whether the server drains and nothing more is to be waited for here.

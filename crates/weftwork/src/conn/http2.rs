@@ -75,6 +75,7 @@ pub(super) struct Http2Conn {
     /// A block of fields was written. The first one tells the client that the table is empty.
     has_written_block: bool,
     goaway: Goaway,
+    begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
 }
@@ -99,6 +100,7 @@ impl Conn {
             is_pinged: false,
             has_written_block: false,
             goaway: Goaway::default(),
+            begun: now,
             changed: Vec::new(),
         });
         let output = &mut self.buffers_mut().output;

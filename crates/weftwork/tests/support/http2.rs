@@ -63,7 +63,11 @@ impl Http2Client {
     }
 
     pub(crate) fn connect_with(server: &Running, settings: &Http2Settings) -> Http2Client {
-        let Address::Tcp(address) = &server.addresses()[0] else { panic!("a TCP address") };
+        Http2Client::connect_at(&server.addresses()[0], settings)
+    }
+
+    pub(crate) fn connect_at(address: &Address, settings: &Http2Settings) -> Http2Client {
+        let Address::Tcp(address) = address else { panic!("a TCP address") };
         let socket = TcpStream::connect_timeout(address, TIMEOUT).expect("the server takes connections");
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();

@@ -6,6 +6,7 @@ use weftwork_wire::{ErrorCode, Http2, Http2Fault};
 
 use super::{Http2Conn, Role};
 use crate::conn::Conn;
+use crate::conn::close::FIRST_REQUEST;
 use crate::conn::refusal::{Peer, log_client};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
@@ -76,6 +77,10 @@ impl Goaway {
     }
 }
 
+fn is_stopping(cx: &Context) -> bool {
+    cx.stage() != Stage::Running || cx.is_stopping()
+}
+
 /// Writes a reset, and counts it.
 pub(super) fn write_reset(stream: u32, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
     cx.record(Event::ResetSent(code.into()));
@@ -92,7 +97,7 @@ impl Http2Conn {
 
     /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
     pub(super) fn stop(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>, expires: Tick) -> bool {
-        if cx.stage() != Stage::Running || cx.is_stopping() {
+        if is_stopping(cx) && self.first_until(cx).is_none_or(|until| now >= until) {
             self.goaway.begin(GoawayReason::Stop);
         } else if now >= expires {
             self.goaway.begin(GoawayReason::Age);
@@ -119,6 +124,17 @@ impl Http2Conn {
         }
     }
 
+    /// Returns until when the first request may come although the server stops. Some clients, such as HAProxy, fail that
+    /// request if GOAWAY comes first, also one that takes it.
+    fn first_until(&self, cx: &Context) -> Option<Tick> {
+        let until = match cx.stage() {
+            // New connections are welcome.
+            Stage::Running => Tick(u64::MAX),
+            _ => self.begun.after(FIRST_REQUEST),
+        };
+        (self.http.last_stream() == 0).then_some(until)
+    }
+
     /// Returns when the client must have opened a window for a response whose request is gone.
     fn left_until(&self, cx: &Context) -> Option<Tick> {
         self.streams.iter().filter_map(|stream| Some(stream.left.as_ref()?.deadline(&cx.settings))).min()
@@ -137,9 +153,10 @@ impl Http2Conn {
     }
 
     /// Returns when the end of the connection goes on by itself.
-    pub(super) fn stops_at(&self) -> Option<Tick> {
+    fn stops_at(&self, cx: &Context) -> Option<Tick> {
         match self.goaway.step {
             GoawayStep::Announced { until } => Some(until),
+            GoawayStep::None if is_stopping(cx) => self.first_until(cx),
             _ => None,
         }
     }
@@ -160,7 +177,7 @@ impl Conn {
             return http2.reset_late(now, cx, output);
         }
         let is_aged = http2.goaway.step == GoawayStep::None && now >= self.expires;
-        if is_aged || http2.stops_at().is_some_and(|until| now >= until) {
+        if is_aged || http2.stops_at(cx).is_some_and(|until| now >= until) {
             // The next step goes on.
             return;
         }
@@ -192,7 +209,7 @@ impl Conn {
         match &self.role {
             Role::Connection(http2) => {
                 let ages = if http2.goaway.step == GoawayStep::None { self.expires } else { Tick(u64::MAX) };
-                let until = due.min(ages).min(http2.stops_at().unwrap_or(ages));
+                let until = due.min(ages).min(http2.stops_at(cx).unwrap_or(ages));
                 match self.timer.kind {
                     // The client has to read first.
                     TimeoutKind::Write => due,
