@@ -133,7 +133,9 @@ fn loom_stream_wakes_a_reader() {
 
 #[test]
 fn loom_stream_wakes_a_writer() {
-    wakes_a_request(fill, false, |pipe| drop(pipe.take(|bytes, _| bytes.len())));
+    wakes_a_request(fill, false, |pipe| {
+        pipe.take(|bytes, _| bytes.len());
+    });
 }
 
 #[test]
