@@ -77,6 +77,7 @@ macro_rules! every_engine {
             mod requests;
             mod resets;
             mod responses;
+            mod smuggling;
             mod stop;
             mod tunnels;
             #[cfg(feature = "websocket")]
