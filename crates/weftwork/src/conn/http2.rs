@@ -189,7 +189,11 @@ impl Conn {
     /// Wakes the owner of a request when its connection has something for it. Returns false if it has already.
     pub(crate) fn watch_stream(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match &self.role {
-            Role::Stream(end) => end.pipe.watch(!self.read_ready, self.awaits_output_space(), wakes, key),
+            Role::Stream(end) => {
+                // The end of the client's side would be reported each time.
+                let reads = !self.read_ready && !self.peer_ended;
+                end.pipe.watch(reads, self.awaits_output_space(), wakes, key)
+            }
             Role::Http1 | Role::Connection(_) => true,
         }
     }

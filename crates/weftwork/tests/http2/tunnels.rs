@@ -19,6 +19,8 @@ struct Protocols {
     server: Running,
     ended: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
+    /// Bytes that a handler could write.
+    taken: Arc<AtomicUsize>,
 }
 
 /// Sends back what it reads, without a thread.
@@ -57,7 +59,8 @@ fn start() -> Protocols {
 
 fn start_with(change: impl FnOnce(weftwork::Settings) -> weftwork::Settings) -> Protocols {
     let (ended, failed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let (own_ended, own_failed) = (ended.clone(), failed.clone());
+    let taken = Arc::<AtomicUsize>::default();
+    let (own_ended, own_failed, own_taken) = (ended.clone(), failed.clone(), taken.clone());
     let name = HeaderValue::from_static("echo");
     let server = CASE.bind(change).start(move |req: &mut Request| {
         let (ended, failed) = (own_ended.clone(), own_failed.clone());
@@ -97,9 +100,19 @@ fn start_with(change: impl FnOnce(weftwork::Settings) -> weftwork::Settings) -> 
                 assert!(reader.read(&mut [0; 1]).is_err() && writer.write(b"x").is_err());
                 Ok(())
             })),
-            "/flood" => Response::upgrade(name.clone(), counted(|mut line| loop {
-                line.write_all(&[b'x'; 100_000])?;
-            })),
+            "/flood" => {
+                let (taken, failures) = (own_taken.clone(), own_failed.clone());
+                Response::upgrade(name.clone(), move |mut line| {
+                    let failed = loop {
+                        match line.write(&[b'x'; 1 << 20]) {
+                            Ok(count) => taken.fetch_add(count, Ordering::SeqCst),
+                            Err(error) => break error,
+                        };
+                    };
+                    failures.fetch_add(1, Ordering::SeqCst);
+                    Err(failed)
+                })
+            }
             "/fed" => {
                 let (sender, feed) = Feed::new(FeedLimits::default());
                 Response::upgrade_fed(name.clone(), feed, FedEcho(sender, own_ended.clone()))
@@ -112,7 +125,7 @@ fn start_with(change: impl FnOnce(weftwork::Settings) -> weftwork::Settings) -> 
             _ => Response::text("hello"),
         }
     });
-    Protocols { server: server.expect("the server starts"), ended, failed }
+    Protocols { server: server.expect("the server starts"), ended, failed, taken }
 }
 
 impl Protocols {
@@ -261,6 +274,8 @@ fn a_client_that_reads_nothing_is_reset() {
     client.borrow_mut().wait_for_bytes(flood.stream, 1000);
     eventually("its handler is told", || protocols.failed.load(Ordering::SeqCst) == 1);
     assert_eq!(flood.reset_code(), ErrorCode::CANCEL);
+    let taken = protocols.taken.load(Ordering::SeqCst);
+    assert!(taken <= 1000 + (64 << 10), "{taken} bytes were taken");
     let mut fed = open(&client, "/fed");
     for _ in 0..100 {
         if fed.write_all(&[b'x'; 2000]).is_err() {
