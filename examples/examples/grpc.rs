@@ -157,7 +157,7 @@ mod tests {
     use std::net::TcpStream;
     use std::process::Command;
 
-    use weftwork::{Running, TestClient};
+    use weftwork::{Proxy, Running, TestClient};
     use weftwork_wire::{Frame, Head, Http2, Http2Settings, Limits, RequestHead};
 
     use super::*;
@@ -165,6 +165,12 @@ mod tests {
     fn start() -> Running {
         let server = Server::bind("127.0.0.1:0").unwrap().settings(|settings| settings.http2_cleartext(true));
         server.start(site()).unwrap()
+    }
+
+    fn start_proxy(server: &Running) -> Running {
+        let proxy = Proxy::to(&format!("h2c://{}", server.local_addr().unwrap())).unwrap();
+        let front = Server::bind("127.0.0.1:0").unwrap().settings(|settings| settings.http2_cleartext(true));
+        front.start(proxy).unwrap()
     }
 
     fn framed(message: &[u8]) -> Vec<u8> {
@@ -222,7 +228,12 @@ mod tests {
     #[test]
     fn a_call_is_answered_with_a_message_and_a_status() {
         let server = start();
-        let greet = |message: &[u8]| call(&server, "/helloworld.Greeter/SayHello", message);
+        calls(&server);
+        calls(&start_proxy(&server));
+    }
+
+    fn calls(server: &Running) {
+        let greet = |message: &[u8]| call(server, "/helloworld.Greeter/SayHello", message);
         let (answer, trailers) = greet(&framed(&message_with("Ada")));
         assert_eq!(answer, framed(&message_with("Hello, Ada!")));
         assert_eq!(trailers, "grpc-status: 0\ngrpc-message: \n");
@@ -257,10 +268,13 @@ mod tests {
             return;
         }
         let server = start();
+        let proxy = start_proxy(&server);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/http2/grpc_client.py");
-        let address = server.local_addr().unwrap().to_string();
-        let output = Command::new(&python).args([script, &address]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        for server in [&server, &proxy] {
+            let address = server.local_addr().unwrap().to_string();
+            let output = Command::new(&python).args([script, &address]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+        }
     }
 }

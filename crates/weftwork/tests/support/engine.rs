@@ -76,7 +76,7 @@ impl EngineCase {
 }
 
 /// Returns an address of the loopback network with any free port. Linux answers to the whole network.
-fn own_address() -> String {
+pub(crate) fn own_address() -> String {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     if !cfg!(target_os = "linux") {
         return "127.0.0.1:0".into();

@@ -7,6 +7,7 @@ mod client_stream;
 mod engine;
 mod gate;
 mod http2;
+pub(crate) mod http2_peer;
 mod logged;
 mod site;
 #[cfg(feature = "_tls")]
@@ -27,7 +28,7 @@ pub(crate) use client::Client;
 #[allow(unused_imports)]
 pub(crate) use client_stream::ClientStream;
 #[allow(unused_imports)]
-pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
+pub(crate) use engine::{ENGINES, EngineCase, Guarantee, own_address};
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
