@@ -71,7 +71,8 @@ impl EngineCase {
     }
 
     pub(crate) fn bind(&self, address: &str) -> Server {
-        super::tls::secure(Server::bind(address).expect("the address is free").engine(self.engine))
+        let server = Server::bind(address).expect("the address is free").engine(self.engine);
+        super::tls::secure(super::over_http2::accept(server))
     }
 }
 

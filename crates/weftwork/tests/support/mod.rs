@@ -7,9 +7,14 @@ mod client_stream;
 mod engine;
 mod gate;
 mod http2;
+mod http2_exchange;
+mod http2_exchanges;
 pub(crate) mod http2_peer;
 mod logged;
+pub(crate) mod over_http2;
+mod request_text;
 mod site;
+mod socket;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
 #[cfg(not(feature = "_tls"))]

@@ -13,6 +13,7 @@ use super::streams::{ResponsePart, StreamEntry};
 use super::{Http2Conn, Role};
 use crate::conn::{Conn, OUTPUT_BYTES_MAX};
 use crate::transport::context::Context;
+use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{CostlyFrame, Event};
 use crate::transport::stream::StreamPipe;
 use crate::transport::{BufferPool, Buffers, Tick};
@@ -67,7 +68,11 @@ impl Conn {
                 pool.give_back(request);
                 None
             }
-            Ok(Some(opened)) => Some(self.open(&mut http2, &opened, request, now, cx)),
+            Ok(Some(opened)) => {
+                // A request may be over before the connection waits. The time without requests begins again.
+                self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
+                Some(self.open(&mut http2, &opened, request, now, cx))
+            }
             Err(fault) => {
                 pool.give_back(request);
                 http2.fail(&fault, &mut buffers.output, cx);
@@ -110,6 +115,7 @@ impl Conn {
             is_connect,
             is_chunked: framing == Framing::Chunked,
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
+            is_refused: opened.fault.is_some(),
             client_ended: opened.ends,
             given: 0,
             taken: 0,
@@ -307,6 +313,10 @@ impl Http2Conn {
             }
             return Ok(());
         };
+        if entry.is_refused && !entry.is_closed_by_client() {
+            entry.client_ended = ends;
+            return Ok(());
+        }
         let counted = match entry.is_closed_by_client() {
             true => Err(Violation::StreamClosed),
             false => entry.body.count(data.len() as u64, ends),
@@ -344,6 +354,10 @@ impl Http2Conn {
             return Err(Http2Fault::connection(Violation::StreamClosed));
         }
         if entry.is_reset {
+            return Ok(());
+        }
+        if entry.is_refused {
+            entry.client_ended = true;
             return Ok(());
         }
         let counted = match entry.is_connect {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use bytes::Buf;
 use weftwork_wire::{ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
@@ -98,10 +99,9 @@ impl Http2Conn {
                 stream.is_reset = true;
                 write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
             }
-            // The client may go on with another protocol until its request is gone.
-            let is_wanted =
-                (stream.client_ended || stream.is_half_closed()) && stream.end_code == ErrorCode::NO_ERROR;
-            if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
+            let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
+            // A request that is still there reads on: another protocol, or an upload that goes on after an early response.
+            if stream.is_closed && stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
                 // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
                 stream.is_reset = true;
                 write_reset(stream.id, stream.end_code, output, cx);
@@ -326,7 +326,11 @@ impl StreamEntry {
 /// Appends `len` bytes of the first part, which has at least as many.
 fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
     match tail.front_mut() {
-        Some(BodyPart::Bytes(bytes)) => output.extend_from_slice(&bytes.split_to(len)),
+        Some(BodyPart::Bytes(bytes)) => {
+            output.extend_from_slice(&bytes[..len]);
+            // The owner stays until the part is dropped, where a panic is caught.
+            bytes.advance(len);
+        }
         Some(BodyPart::File { file, offset, count }) => {
             let start = output.len();
             output.resize(start + len, 0);

@@ -26,6 +26,8 @@ pub(super) struct StreamEntry {
     pub(super) is_chunked: bool,
     /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
     pub(super) end_code: ErrorCode,
+    /// The request is not valid. Its body is dropped, and its response says why.
+    pub(super) is_refused: bool,
     /// The client has sent everything.
     pub(super) client_ended: bool,
     /// Bytes that were passed to the request, and those that it has read.
@@ -65,11 +67,6 @@ impl StreamEntry {
     /// on its way is ignored.
     pub(super) fn is_closed_by_client(&self) -> bool {
         self.client_ended || self.client_reset
-    }
-
-    /// Returns whether the request has become another protocol, and only its client may still send.
-    pub(super) fn is_half_closed(&self) -> bool {
-        self.is_connect && self.end_code == ErrorCode::NO_ERROR && !self.is_closed
     }
 
     /// Returns whether others of the same urgency have their turn between its frames. Another protocol has no end that it would
