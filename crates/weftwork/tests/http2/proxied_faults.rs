@@ -152,6 +152,17 @@ fn a_server_without_http_2_is_named() {
     server.join().unwrap();
 }
 
+/// They wait for one attempt.
+#[test]
+fn requests_that_wait_for_a_connection_fail_with_it() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = CASE.start(Proxy::to(&format!("h2c://{closed}")).unwrap());
+    let mut client = Http2Client::connect(&proxy);
+    for stream in client.get_all(["/"; 20]) {
+        assert_eq!(client.answer(stream).status, 502);
+    }
+}
+
 /// The stream ends, and the connection goes on.
 #[test]
 fn a_server_that_is_late_is_a_gateway_timeout() {

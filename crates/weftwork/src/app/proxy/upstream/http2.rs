@@ -6,6 +6,8 @@ mod frames;
 mod signal;
 mod state;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::SocketAddr;
