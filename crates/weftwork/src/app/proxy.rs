@@ -258,7 +258,8 @@ impl Proxy {
     }
 
     /// Sets the maximum size of the head of a response from the server, in bytes. It also limits the trailers of
-    /// a response. Default: 256 KiB. When exceeded: 502, and a line in the log.
+    /// a response. Default: 256 KiB. When exceeded: 502, and a line in the log. Over HTTP/2, nine frames are the
+    /// maximum too: 144 KiB, or less if the server sends small frames. A larger head ends the connection.
     #[must_use]
     pub fn response_head_bytes_max(mut self, bytes: u32) -> Proxy {
         self.options.limits.head_bytes_max = bytes;
