@@ -29,10 +29,10 @@ use self::stop::Goaway;
 use self::streams::Streams;
 use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
 use crate::message::{BodyPart, WakeConn};
-use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::stream::StreamHub;
+use crate::transport::{Stream, Tick};
 
 /// Part of a connection in HTTP/2.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub(super) struct Http2Conn {
 
 impl Conn {
     /// Begins HTTP/2. The preface of the client is still unread.
-    pub(super) fn begin_http2(&mut self, now: Tick, cx: &Context) {
+    pub(crate) fn begin_http2(&mut self, now: Tick, cx: &Context) {
         let settings = Http2Settings {
             streams_max: cx.settings.http2_streams_max,
             head_bytes_max: cx.limits.head_bytes_max,
@@ -90,7 +90,10 @@ impl Conn {
         };
         let mut http2 = Box::new(Http2Conn {
             http: Http2::server(&settings),
-            hub: StreamHub::new(self.stream.local_addr()),
+            hub: match &self.stream {
+                Stream::Memory(memory) => StreamHub::in_memory(memory.clone()),
+                stream => StreamHub::new(stream.local_addr()),
+            },
             streams: Streams::new(&cx.counters),
             send_window: Window::default(),
             recv_window: Window::default(),

@@ -35,6 +35,9 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct StreamHub {
     state: Mutex<HubState>,
     pub(crate) local_addr: Option<SocketAddr>,
+    /// The connection, if it has no socket. It may stand for one with TLS.
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
+    memory: Option<Arc<dyn Duplex>>,
 }
 
 #[derive(Default)]
@@ -52,7 +55,13 @@ impl fmt::Debug for HubState {
 
 impl StreamHub {
     pub(crate) fn new(local_addr: Option<SocketAddr>) -> Arc<StreamHub> {
-        Arc::new(StreamHub { state: Mutex::default(), local_addr })
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None })
+    }
+
+    /// The hub of a connection without a socket.
+    pub(crate) fn in_memory(memory: Arc<dyn Duplex>) -> Arc<StreamHub> {
+        let local_addr = memory.local_addr();
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory) })
     }
 
     /// Wakes the connection at the next change. Returns false if there is one already.
@@ -403,6 +412,11 @@ impl Duplex for StreamPipe {
 
     fn local_addr(&self) -> Option<SocketAddr> {
         self.hub.local_addr
+    }
+
+    #[cfg(feature = "_tls")]
+    fn tls_info(&self) -> Option<&crate::TlsInfo> {
+        self.hub.memory.as_ref()?.tls_info()
     }
 
     /// A change after the last attempt counts, also before the first call.
