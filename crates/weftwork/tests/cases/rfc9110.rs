@@ -354,8 +354,8 @@ fn s10_1_1_a_final_answer_instead_closes() {
     let site = CASE.start();
     let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
     let answer = client.answer();
-    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
-    client.ends();
+    assert!(answer.status == 200 && answer.closes_over_http1(), "{answer:?}");
+    client.ends_over_http1();
 }
 
 #[test]
