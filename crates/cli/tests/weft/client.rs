@@ -31,7 +31,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: &str) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Client { stream: BufReader::new(stream) }
     }
 

@@ -29,7 +29,7 @@ fn serves_within(kilobytes: u32, arenas: Option<&str>, engine: &str) {
     arenas.map(|arenas| shell.env("MALLOC_ARENA_MAX", arenas));
     let weft = Weft::start_command(shell);
     // A loop of `fibers` stands still in each of these requests.
-    let clients = if engine == "fibers" { 30 } else { CLIENTS };
+    let clients = if engine == "fibers" { 8 } else { CLIENTS };
     let mut clients: Vec<Client> = (0..clients).map(|_| weft.connect()).collect();
     for client in &mut clients {
         client.send(b"GET /slow?ms=300 HTTP/1.1\r\nHost: here\r\n\r\n");
