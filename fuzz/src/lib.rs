@@ -6,9 +6,12 @@
 //! ```
 //!
 //! The targets are `head`, `framing`, `chunked` and `connection`. The targets `ranges`, `dates` and `lists` read
-//! single field values, `inflate` a compressed WebSocket message, and `tls` the records of a
-//! TLS client. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
+//! single field values, `inflate` a compressed WebSocket message, `tls` the records of a TLS client, and `hpack` and
+//! `http2` the field blocks and the frames of HTTP/2. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
+pub mod frames;
+pub mod hpack;
+mod huffman;
 pub mod inflated;
 pub mod reference;
 pub mod served;

@@ -23,12 +23,14 @@ mod deferred;
 mod exchange;
 mod feed_body;
 mod handshake;
+mod http2;
 mod io;
 mod io_wait;
 mod observed;
 mod owner;
 mod pending_body;
 mod proxy_header;
+mod read_request;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -39,7 +41,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use http::Method;
-use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
+use weftwork_wire::{After, Http1, Proxied};
 
 pub(crate) use exchange::Call;
 pub(crate) use io::Flushed;
@@ -47,6 +49,7 @@ pub(crate) use io_wait::{IoWait, Readiness};
 pub(crate) use owner::Registered;
 
 use self::conn_count::CountGuard;
+use self::http2::Role;
 use self::observed::Observed;
 use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
@@ -55,7 +58,7 @@ use crate::message::exchange::ConnValue;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
-use crate::transport::events::{ConnState, Event};
+use crate::transport::events::Event;
 use crate::transport::{BufferPool, Buffers, Stream, Tick};
 
 /// Number of unsent bytes above which the connection's next request waits.
@@ -63,6 +66,9 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of a body that is copied after its head. A copy is cheaper than a second slice for the kernel to
 /// walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// The same for one request of HTTP/2, which may have to wait for its client with a hundred others. It holds as little as
+/// possible meanwhile.
+const STREAM_COPIED_BYTES_MAX: usize = 1 << 10;
 
 /// Next step of a connection, for its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +84,9 @@ pub(crate) enum Step {
     /// A part of a TLS handshake, which takes some CPU: [`Conn::advance_handshake`].
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     Handshake,
-    /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
+    /// Frames of HTTP/2 to read, with requests among them: [`Conn::read_frames`].
+    Stream,
+    /// Bytes from the peer, from its feed, or from its streams: [`Conn::watch_feed`].
     WaitFeed,
     /// To be dropped.
     Close,
@@ -99,6 +107,8 @@ enum Phase {
     Ready,
     /// The response is sent later: another thread provides it, or time must pass.
     Deferred,
+    /// The connection has many requests.
+    Http2,
     /// The response continues while other threads send bytes for it.
     FeedBody,
     /// The response to an upgrade is being sent. Then the connection leaves this code.
@@ -146,6 +156,9 @@ pub(crate) struct Conn {
     pub(crate) owner: Owner,
     /// Value that handlers keep for the connection.
     value: ConnValue,
+    role: Role,
+    /// Length up to which a body is copied after its head.
+    copied_bytes_max: usize,
 }
 
 impl Conn {
@@ -164,7 +177,7 @@ impl Conn {
             peer,
             proxied: None,
             buffers: None,
-            pending_body: SafeDrop::default(),
+            pending_body: SafeDrop::new(&cx.counters),
             count: CountGuard::new(&cx.counters),
             read_ready: true,
             read_closed: false,
@@ -175,6 +188,8 @@ impl Conn {
             observed: Observed::of_server(cx),
             owner: Owner::default(),
             value: None,
+            role: Role::Http1,
+            copied_bytes_max: COPIED_BYTES_MAX,
         })
     }
 
@@ -192,6 +207,7 @@ impl Conn {
                 Phase::Deferred => self.await_response(now, cx),
                 Phase::FeedBody => self.feed_on(now, cx),
                 Phase::Upgrade => Some(if self.unsent() > 0 { Step::Write } else { Step::Upgrade }),
+                Phase::Http2 => self.step_http2(now, cx),
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
                 Phase::Proxy => self.read_proxy_header(now, cx),
@@ -206,12 +222,22 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if let Some(due) = self.response_due().filter(|_| !self.awaits_output_space()) {
+        if matches!(self.phase, Phase::Deferred | Phase::Http2)
+            && let Some(due) = self.deadline_of_phase(cx)
+        {
             return due;
         }
         match cx.stage() {
             Stage::Running => self.timer.deadline(&cx.settings),
             _ => self.deadline_of_drain(cx),
+        }
+    }
+
+    #[cold]
+    fn deadline_of_phase(&self, cx: &Context) -> Option<Tick> {
+        match self.phase {
+            Phase::Http2 => Some(self.deadline_of_http2(cx)),
+            _ => self.response_due().filter(|_| !self.awaits_output_space()),
         }
     }
 
@@ -230,13 +256,13 @@ impl Conn {
     /// Returns whether nothing is in progress. At shutdown such a connection closes soon. A thread that is free may wait
     /// for its next request.
     pub(crate) fn is_idle(&self) -> bool {
-        (matches!(self.phase, Phase::Head | Phase::Proxy) || self.awaits_handshake())
+        (matches!(self.phase, Phase::Head | Phase::Proxy) || self.awaits_handshake() || self.has_no_streams())
             && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 
     /// Returns whether nothing has arrived for this time, and nothing is in progress.
     pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
-        (self.is_between_requests() || self.awaits_handshake())
+        (self.is_between_requests() || self.awaits_handshake() || self.has_no_streams())
             && self.unsent() == 0
             && self.timer.progress().after(time) <= now
     }
@@ -276,6 +302,17 @@ impl Conn {
     pub(crate) fn note_ready(&mut self, ended: bool) {
         self.read_ready = true;
         self.read_closed |= ended;
+    }
+
+    /// Records that another thread has woken the connection. For one request of HTTP/2, that is what an event is for a
+    /// socket. If its client has gone, the request ends, whatever else it waits for.
+    pub(crate) fn note_woken(&mut self) {
+        if self.is_stream() {
+            self.read_ready = true;
+            if self.stream.peer_has_gone() {
+                self.on_reset();
+            }
+        }
     }
 
     /// Resets the budget, because the owner takes the connection up.
@@ -337,115 +374,6 @@ impl Conn {
     pub(crate) fn reclaim(&mut self, pool: &mut BufferPool) {
         if let Some(buffers) = self.buffers.take() {
             pool.give_back(buffers);
-        }
-    }
-
-    fn read_head(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        let Some(buffers) = self.buffers.as_deref_mut().filter(|buffers| !buffers.has_no_request()) else {
-            return Some(self.between_requests(now, cx));
-        };
-        match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
-            Ok(HeadEvent::NeedMore) => Some(self.read_on(TimeoutKind::Head, now)),
-            Ok(HeadEvent::Head(bytes)) => {
-                self.peer_keep_alive = buffers.head.keep_alive;
-                buffers.raw = buffers.start + bytes;
-                buffers.payload = buffers.raw..buffers.raw;
-                let has_use = match buffers.head.framing {
-                    Framing::None => false,
-                    // The handler rejects it at once, or has a limit of its own.
-                    Framing::Length(length) => length <= cx.settings.body_bytes_max,
-                    Framing::Chunked => true,
-                };
-                // A client that waits for 100 Continue sends nothing before the handler asks for it.
-                let ahead = has_use && !self.http.wants_continue();
-                let is_absolute = buffers.head.is_absolute();
-                let ahead = self.reads_ahead(ahead, cx)?;
-                self.phase = if ahead { Phase::Body } else { Phase::Ready };
-                if is_absolute || self.is_secured() {
-                    self.refuse_if_misdirected(cx);
-                }
-                None
-            }
-            Err(fault) => {
-                self.refuse_fault(fault, cx);
-                None
-            }
-        }
-    }
-
-    /// Waits for more of the request. Unsent bytes go first, and until then the peer's time is that of the response.
-    /// Otherwise each byte that arrives would give the peer more time to leave the response unread.
-    fn read_on(&mut self, what: TimeoutKind, now: Tick) -> Step {
-        if self.unsent() > 0 {
-            return Step::Write;
-        }
-        if self.timer.kind != what {
-            self.count.enter(ConnState::Reading);
-            self.owner.arrived = None;
-            self.timer = self.timer.then(what, now);
-            // The request may have been split into any segments, so a part may have arrived with earlier bytes.
-            self.timer.count(match what {
-                TimeoutKind::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
-                TimeoutKind::Body => self.bytes_ahead(),
-                _ => 0,
-            });
-        }
-        Step::Read
-    }
-
-    /// Returns whether the response to another request may wait behind unsent bytes. If the peer was slow, it may not.
-    /// The peer must read everything first, so that its time is that of a wait, and not of a call.
-    #[inline]
-    fn has_output_space(&self) -> bool {
-        let unsent = self.unsent();
-        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write)
-    }
-
-    /// Starts the peer's next step, unless it still has a response to read. If every request restarted that time, a
-    /// client that pipelines would never have to read.
-    #[inline]
-    fn turn_to(&mut self, what: TimeoutKind, now: Tick) {
-        if self.timer.kind != TimeoutKind::Write || self.unsent() == 0 {
-            self.timer = self.timer.then(what, now);
-        }
-    }
-
-    /// Returns whether no byte of the next request has arrived.
-    fn between_requests(&mut self, now: Tick, cx: &Context) -> Step {
-        if self.unsent() > 0 {
-            return Step::Write;
-        }
-        // Only after a read that found nothing, because closing after a request has arrived would reset it (RFC 9112
-        // section 9.6).
-        let is_over = now >= self.expires || self.is_drained(now, cx);
-        if is_over && !self.read_ready {
-            self.phase = Phase::Done;
-            return Step::Close;
-        }
-        Step::Read
-    }
-
-    #[inline(never)]
-    fn read_ahead(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        loop {
-            match self.decode(cx) {
-                Ok(BodyEvent::Data { .. }) => {}
-                Ok(BodyEvent::End) => {
-                    self.phase = Phase::Ready;
-                    return None;
-                }
-                Ok(BodyEvent::NeedMore) => {
-                    if self.bytes_ahead() as u64 >= cx.settings.body_ahead_bytes_max {
-                        self.phase = Phase::Ready;
-                        return None;
-                    }
-                    return Some(self.read_on(TimeoutKind::Body, now));
-                }
-                Err(fault) => {
-                    self.refuse_fault(fault, cx);
-                    return None;
-                }
-            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Weftwork: an HTTP/1.1 server for plain blocking handlers.
+//! Weftwork: an HTTP/1.1 and HTTP/2 server for plain blocking handlers.
 //!
 //! A handler is an ordinary function from a request to a response. It may wait for a database, a file, or another
 //! server. The default engine is an event loop while handlers are quick. If a handler blocks, the loop moves to another
@@ -35,7 +35,7 @@
 //! | 3 | [`routes`], [`Router`], [`middleware`], [`files`], [`EventHub`], [`Proxy`], ... | handlers built from handlers |
 //! | 2 | (private) `conn` | a connection: a socket joined with the protocol |
 //! | 1 | [`Request`], [`Response`], [`Handler`] | what a handler sees |
-//! | 0 | the crate `weftwork-wire` | HTTP/1.1 without I/O |
+//! | 0 | the crate `weftwork-wire` | HTTP/1.1 and HTTP/2 without I/O |
 //!
 //! Every limit and deadline is in [`Settings`], with its default and its reason.
 
@@ -151,6 +151,11 @@ struct MiddlewarePage;
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/deploying.md")]
 struct Deploying;
+
+/// Compiles the code of the page on HTTP/2.
+#[cfg(all(doctest, feature = "_tls"))]
+#[doc = include_str!("../../../docs/http2.md")]
+struct Http2Page;
 
 /// Compiles the code of the page on HTTPS.
 #[cfg(all(doctest, feature = "_acme"))]

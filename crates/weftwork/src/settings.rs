@@ -284,6 +284,21 @@ settings! {
     /// which means `connections_max`, so that new connections wait in the kernel's backlog. When exceeded: 503 with
     /// `Retry-After`, before a request is read. Set this limit if your clients need a response rather than a wait.
     accepted_max: usize = 0, "most accepted connections (503; 0: connections_max)";
+    /// Whether clients may choose HTTP/2 in the TLS handshake (ALPN, RFC 9113 section 3.2). Default: on, because all browsers
+    /// do.
+    http2: bool = true, "HTTP/2 for clients with TLS that choose it (on, off)";
+    /// Whether a connection without TLS may begin with HTTP/2 (prior knowledge, RFC 9113 section 3.3). Default: off, because
+    /// only proxies and gRPC clients do that. `Upgrade: h2c` is never honoured.
+    http2_cleartext: bool = false, "HTTP/2 without TLS, by prior knowledge (on, off)";
+    /// Maximum number of requests in progress on one HTTP/2 connection. Default: 100, the least that RFC 9113 section 6.5.2
+    /// recommends. When exceeded: the stream is refused, and its client tries again.
+    http2_streams_max: u32 = 100, "most requests in progress on an HTTP/2 connection";
+    /// Window of a stream whose handler reads a long body. Default: 1 MiB, which is 20 MB/s at a round trip of 50 ms. A
+    /// stream begins with 64 KiB.
+    http2_window_bytes_max: u64 = MIB, "bytes of a long upload on their way (HTTP/2)";
+    /// Maximum number of body bytes that an HTTP/2 connection holds for requests that have not read them. Default: 2 MiB, so
+    /// that one slow handler does not stop the uploads beside it. When exceeded: the client waits.
+    http2_held_bytes_max: u64 = 2 * MIB, "unread body bytes of an HTTP/2 connection";
     /// Oldest TLS version that the server accepts: `1.2` or `1.3`. Default: 1.2, which clients of the years before 2018 need.
     /// Older versions do not exist here (RFC 8996). A client that has only older ones gets an alert.
     tls_min_version: TlsVersion = TlsVersion::Tls12, "oldest TLS version (1.2, 1.3)";

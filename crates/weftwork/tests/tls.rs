@@ -9,13 +9,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use support::{ENGINES, TIMEOUT, eventually, is_logged, keep_log};
 use weftwork::prelude::*;
 use weftwork::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use weftwork::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weftwork::rustls::{ClientConfig, ClientConnection, KeyLog, RootCertStore, StreamOwned};
 use weftwork::tls::{ClientCertificates, Tls};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -294,6 +294,67 @@ fn sessions_go_on_in_the_process_that_replaces_another() {
     assert_eq!(get(connect_with(address, &client)).unwrap(), "true");
     kill_process(second, Signal::TERM).unwrap();
     assert!(lines.all(|line| line.is_ok()), "both have ended");
+}
+
+const KEY_LOG: &str = "WEFTWORK_TEST_TLS_KEY_LOG";
+
+/// Notes the secrets of a client, in the lines of a key log.
+#[derive(Debug, Default)]
+struct Secrets(Mutex<Vec<String>>);
+
+impl KeyLog for Secrets {
+    fn log(&self, label: &str, random: &[u8], secret: &[u8]) {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        self.0.lock().unwrap().push(format!("{label} {} {}", hex(random), hex(secret)));
+    }
+}
+
+/// A site that lives until its input ends.
+fn program_with_key_log(setting: &str, folder: &Path) {
+    let tls = Tls::from_files(folder.join("chain.pem"), folder.join("key.pem")).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().tls(tls);
+    let server = server.settings(|s| if setting == "default" { s } else { s.tls_key_log(setting == "on") });
+    let running = server.start(|_: &mut Request| "hello").unwrap();
+    println!("\naddress {}", running.local_addr().unwrap());
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// The variable belongs to the process, so each server has its own.
+#[test]
+fn secrets_go_to_a_file_only_if_the_setting_is_on() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    if let Ok(setting) = std::env::var(KEY_LOG) {
+        return program_with_key_log(&setting, Path::new(&std::env::var_os(CHILD).unwrap()));
+    }
+    for setting in ["on", "off", "default"] {
+        let (authority, folder) = (authority(), tempfile::tempdir().unwrap());
+        write(folder.path(), &issue(&authority, "a.test"));
+        let keys = folder.path().join("keys.log");
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "secrets_go_to_a_file_only_if_the_setting_is_on", "--nocapture"]);
+        child.env(KEY_LOG, setting).env(CHILD, folder.path()).env("SSLKEYLOGFILE", &keys);
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let address = lines.find_map(|line| line.strip_prefix("address ").map(str::to_owned)).unwrap();
+        let secrets = Arc::new(Secrets::default());
+        let mut client = ClientConfig::clone(&config(&authority, None));
+        client.key_log = secrets.clone();
+        assert_eq!(get(connect_with(address.parse().unwrap(), &Arc::new(client))).unwrap(), "hello");
+        drop(child.stdin.take());
+        assert!(lines.all(|line| !line.contains("panicked")) && child.wait().unwrap().success());
+        if setting != "on" {
+            assert!(!keys.exists(), "{setting}");
+            continue;
+        }
+        let logged = fs::read_to_string(&keys).unwrap();
+        let secrets = secrets.0.lock().unwrap();
+        assert!(secrets.iter().any(|line| line.starts_with("CLIENT_TRAFFIC_SECRET_0 ")), "{secrets:?}");
+        for secret in secrets.iter() {
+            assert!(logged.lines().any(|line| line == secret), "{secret} is not in {logged}");
+        }
+    }
 }
 
 /// Ends a process when the test has failed.

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Client, EngineCase, Site, eventually};
+use support::{Client, EngineCase, Http2Client, Site, eventually};
 use weftwork::{Engine, Request, Response, Server};
 
 fn workers(listeners: usize) -> EngineCase {
@@ -252,4 +252,39 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     eventually("it is given up", || site.running.stats().queue_abandoned == 1);
     assert_eq!(site.calls(), 2);
     ask("/").answer().is(200, "hello");
+}
+
+/// With two threads, connections that held them would keep them from their own requests.
+#[test]
+fn a_connection_of_http2_holds_no_thread() {
+    let site = Site::start(
+        workers(2)
+            .bind("127.0.0.1:0")
+            .settings(|settings| settings.http2_cleartext(true).standby_kept(1).threads_max(2).queue_max(1)),
+    );
+    let mut clients: Vec<_> = (0..8).map(|_| Http2Client::connect(&site.running)).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            let stream = client.get("/");
+            client.answer(stream).is(200, "hello");
+        }
+    }
+    // A body that is waited for holds a thread, and its frames arrive all the same.
+    let upload = clients[0].request("POST", "/echo", &[("expect", "100-continue")], false);
+    clients[0].wait("100", |client| client.interim(upload) == [100]);
+    clients[0].send_body(upload, &[b'x'; 100_000]);
+    clients[0].answer(upload).is(200, [b'x'; 100_000]);
+    // Two requests have the threads, one waits, and the next one is refused.
+    let blocked = clients[1].get_all(["/gate", "/gate"]);
+    site.inside.gate.wait_for(2);
+    let queued = clients[2].get("/");
+    eventually("one is queued", || site.running.stats().queued >= 1);
+    clients[2].ping();
+    let refused = clients[3].get("/");
+    let answer = clients[3].answer(refused);
+    assert!(answer.status == 503 && answer.field("retry-after").is_some(), "{answer:?}");
+    site.inside.gate.open();
+    blocked.into_iter().for_each(|stream| clients[1].answer(stream).is(200, "passed"));
+    clients[2].answer(queued).is(200, "hello");
+    assert!(site.running.threads() <= 2);
 }

@@ -2,6 +2,7 @@
 //!
 //! [`plan`] decides how to encode, and may refuse. Writing cannot fail afterwards, so a refused head writes no bytes.
 
+mod block;
 mod plan;
 mod status;
 
@@ -10,6 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::date::Date;
 use crate::grammar::elements;
 
+pub(crate) use block::{write_block, write_interim_block, write_response};
 pub(crate) use plan::{Plan, Request, interim, is_requested, plan, trailers};
 use status::write_status_line;
 

@@ -12,7 +12,7 @@ pub enum Framing {
     None,
     /// The body has that many bytes.
     Length(u64),
-    /// The body comes in chunks (RFC 9112 §7.1).
+    /// The body comes in chunks (RFC 9112 §7.1). In HTTP/2: in DATA frames without a declared length.
     Chunked,
 }
 
@@ -103,7 +103,7 @@ impl Seen {
     pub(crate) fn conclude(&self, version: Version) -> Result<Facts, Fault> {
         let framing = message_length(version, self)?;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-        let is_11 = version == Version::Http11;
+        let is_11 = version != Version::Http10;
         // RFC 9110 §10.1.1: an HTTP/1.0 expectation is ignored, whatever it asks for.
         if is_11 && self.expects == Expects::Unknown {
             return Err(Fault::ExpectationUnknown);
@@ -115,6 +115,21 @@ impl Seen {
             expect_continue: is_11 && has_body && self.expects == Expects::Continue,
             upgrade: is_11 && self.upgrade_option && self.upgrade_field,
         })
+    }
+
+    /// The same in HTTP/2, where frames delimit the body. `ends`: no body follows the head.
+    #[inline]
+    pub(crate) fn conclude_framed(&self, ends: bool) -> Result<Facts, Fault> {
+        if self.expects == Expects::Unknown {
+            return Err(Fault::ExpectationUnknown);
+        }
+        let framing = match self.content_length {
+            Some(length) => Framing::Length(length),
+            None if ends => Framing::None,
+            None => Framing::Chunked,
+        };
+        let expect_continue = !ends && self.expects == Expects::Continue;
+        Ok(Facts { framing, keep_alive: true, expect_continue, upgrade: false })
     }
 
     /// RFC 9110 §8.6 lets a recipient take equal lengths for one. We do not: refuse, do not guess.

@@ -5,6 +5,7 @@ const PATH: u8 = 2;
 const QUERY: u8 = 4;
 const REG_NAME: u8 = 8;
 const TEXT: u8 = 16;
+const LOWER: u8 = 32;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -30,6 +31,9 @@ const fn class(byte: u8) -> u8 {
         || matches!(byte, b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
     {
         class |= TOKEN;
+        if !byte.is_ascii_uppercase() {
+            class |= LOWER;
+        }
     }
     // RFC 3986 §3.2.2, §3.3, §3.4. The percent sign is no member but of QUERY: it needs a look at the two bytes after it.
     if unreserved || sub_delim {
@@ -83,6 +87,13 @@ pub(crate) fn token_len(bytes: &[u8]) -> usize {
     run_len(bytes, TOKEN)
 }
 
+/// How many bytes at the start of `bytes` a field name of HTTP/2 may hold: a token without upper-case letters
+/// (RFC 9113 §8.2.1).
+#[inline]
+pub(crate) fn lower_token_len(bytes: &[u8]) -> usize {
+    run_len(bytes, LOWER)
+}
+
 /// How many bytes at the start of `bytes` a path may hold, except for the percent sign.
 #[inline]
 pub(crate) fn path_len(bytes: &[u8]) -> usize {
@@ -110,6 +121,20 @@ pub(crate) fn text_len(bytes: &[u8]) -> usize {
         len += before_control(&bytes[len..]);
     }
     len
+}
+
+/// Whether a field value may hold all these bytes. The last word overlaps the one before it, so nearly no byte is looked at
+/// alone.
+#[inline]
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk() {
+        let (words, _) = bytes.as_chunks::<8>();
+        let has_none = |word: &[u8; 8]| controls(u64::from_le_bytes(*word)) == 0;
+        if has_none(last) && words.iter().all(has_none) {
+            return true;
+        }
+    }
+    text_len(bytes) == bytes.len()
 }
 
 /// How many bytes stand before the first control character, HTAB included. Eight at a time: values are where

@@ -51,6 +51,8 @@ pub enum Version {
     /// `HTTP/1.1`
     #[default]
     Http11,
+    /// HTTP/2 (RFC 9113)
+    Http2,
 }
 
 /// A field line: its name as it was spelled, and its value without the white space around it.
@@ -91,6 +93,8 @@ pub struct Head {
     pub expect_continue: bool,
     /// `Connection: upgrade` and an `Upgrade` field are there (HTTP/1.1 only, RFC 9110 §7.8).
     pub upgrade: bool,
+    /// `:protocol` of an extended CONNECT (HTTP/2 only, RFC 8441 §4). Its target is `:path`.
+    pub protocol: Option<Span>,
     /// Length of the head: an empty line before it, if there is one, and its final CRLF CRLF included.
     pub bytes: u32,
 }
@@ -220,6 +224,43 @@ fn authority_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usi
     Ok(at.end)
 }
 
+/// Reads the target of HTTP/2, which is the path and query of `:path` (RFC 9113 §8.3.1), and notes its parts in `head`.
+#[inline]
+pub(crate) fn read_path(text: &[u8], path: Span, head: &mut Head) -> Result<(), Fault> {
+    let (start, end) = (path.start as usize, (path.start + path.len) as usize);
+    let bytes = &text[..end];
+    head.target = path;
+    match &bytes[start..] {
+        [b'/', ..] if path_and_query(bytes, start, head)? == end => Ok(()),
+        [b'/', ..] => Err(Fault::TargetByteNotAllowed),
+        b"*" if head.method == Method::OPTIONS => {
+            (head.path, head.query) = (path, None);
+            Ok(())
+        }
+        b"*" => Err(Fault::AsteriskWithoutOptions),
+        _ => Err(Fault::TargetFormUnknown),
+    }
+}
+
+/// Reads the target of CONNECT in HTTP/2, which is `:authority` (RFC 9113 §8.5), and notes its parts in `head`.
+pub(crate) fn read_connect(text: &[u8], authority: Span, head: &mut Head) -> Result<(), Fault> {
+    let (start, end) = (authority.start as usize, (authority.start + authority.len) as usize);
+    head.target = authority;
+    authority_form(text, start..end, head).map(|_| ())
+}
+
+/// Whether `bytes` are a host, not empty, with an optional port.
+#[inline]
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+    let host = reg_name_len(bytes);
+    match &bytes[host..] {
+        // Nearly always: no encoded bytes.
+        [] if host > 0 => true,
+        [b':', port @ ..] if host > 0 && is_port(port) => true,
+        _ => matches!(authority(bytes), Some(Authority { host: 1.., .. })),
+    }
+}
+
 /// RFC 9112 §3.2.2, for the schemes that an HTTP server has an answer for.
 fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usize, Fault> {
     let target = &bytes[at.clone()];
@@ -286,12 +327,17 @@ fn authority(bytes: &[u8]) -> Option<Authority> {
     };
     match &bytes[host..] {
         [] => Some(Authority { host, port: 0 }),
-        [b':', port @ ..] => {
-            let fits = |port: &[u8]| decimal(port).is_ok_and(|port| port <= 0xffff);
-            (port.is_empty() || fits(port)).then_some(Authority { host, port: port.len() })
-        }
+        [b':', port @ ..] => is_port(port).then_some(Authority { host, port: port.len() }),
         _ => None,
     }
+}
+
+/// Digits, or none. A port fits in 16 bits.
+#[inline]
+fn is_port(port: &[u8]) -> bool {
+    // Nearly all do, by their length and first digit.
+    let is_short = port.len() < 5 || matches!(port, [..b'6', _, _, _, _]);
+    (is_short && port.iter().all(u8::is_ascii_digit)) || decimal(port).is_ok_and(|port| port <= 0xffff)
 }
 
 /// Returns the length of the address at the start of `bytes`, which follow a bracket, with the closing bracket.

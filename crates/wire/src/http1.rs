@@ -1,5 +1,6 @@
 //! Drives one connection: joins the reader, the writer and their states.
 
+mod stream;
 mod switch;
 
 use http::{HeaderName, HeaderValue, Method};
@@ -11,6 +12,7 @@ use crate::error::{Fault, Misuse};
 use crate::framing::Framing;
 use crate::head::{self, Head, HeadEvent, Scan, Version};
 use crate::limits::Limits;
+use crate::segment;
 use crate::state::{After, KeepAlive, ReadEvent, Reading, WriteEvent, Writing, after};
 
 /// One connection's protocol, server side. It holds no bytes of the connection but trailers.
@@ -82,6 +84,8 @@ impl Http1 {
         }
     }
 
+    // A function with two callers would not be part of the one that each request passes.
+    #[inline(always)]
     fn begin(&mut self, head: &Head) {
         self.scan = Scan::default();
         // It is over, and to drop what may own memory is not free.
@@ -249,6 +253,9 @@ impl Http1 {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
+        if self.request.version == Version::Http2 {
+            return self.write_segment_of_head(head, can_switch, date, out);
+        }
         let writing = self.writing.next(WriteEvent::Head)?;
         let plan = encode::plan(head, self.encoder_view(can_switch))?;
         // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request;
@@ -277,7 +284,7 @@ impl Http1 {
             // Also to HTTP/1.0: what goes by the version of the response takes ours for one that persists.
             (KeepAlive::No, _) => Persistence::Close,
             (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,
-            (KeepAlive::Yes, Version::Http11) => Persistence::Implied,
+            (KeepAlive::Yes, Version::Http11 | Version::Http2) => Persistence::Implied,
         }
     }
 
@@ -306,6 +313,10 @@ impl Http1 {
                 out.extend_from_slice(data);
             }
             Delimiter::Chunked if data.is_empty() => {}
+            Delimiter::Chunked if self.request.version == Version::Http2 => {
+                segment::write_part(data.len() as u64, out);
+                out.extend_from_slice(data);
+            }
             Delimiter::Chunked => encode::write_chunk(data, out),
             Delimiter::Close => out.extend_from_slice(data),
         }
@@ -323,6 +334,10 @@ impl Http1 {
             Delimiter::NoBody | Delimiter::Close => Ok(b""),
             Delimiter::Length(left) => {
                 self.delimiter = Delimiter::Length(self.count_off(left, bytes)?);
+                Ok(b"")
+            }
+            Delimiter::Chunked if self.request.version == Version::Http2 => {
+                segment::write_part(bytes, out);
                 Ok(b"")
             }
             Delimiter::Chunked => {
@@ -382,7 +397,11 @@ impl Http1 {
         }
         encode::trailers(self.delimiter, trailers)?;
         if self.delimiter == Delimiter::Chunked {
-            encode::write_last_chunk(trailers, out);
+            match self.request.version {
+                Version::Http2 if trailers.is_empty() => segment::write_end(out),
+                Version::Http2 => segment::write_trailers(out, |out| encode::write_block(trailers, out)),
+                _ => encode::write_last_chunk(trailers, out),
+            }
         }
         self.writing = writing;
         Ok(after(self.reading, self.keep_alive))

@@ -1,9 +1,9 @@
-//! The HTTP/1.1 protocol as values: bytes become events, and parts become bytes.
+//! HTTP/1.1 and HTTP/2 as values: bytes become events, and parts become bytes.
 //!
-//! This crate knows RFC 9110, RFC 9112 and the header of the PROXY protocol ([`read_proxy_header`]), and nothing
-//! else. It holds no socket, reads no clock, and starts no thread. [`Http1`] is the server's end of a connection.
-//! [`ResponseReader`] is the client's end, for proxies and tests. [`fields`] reads the fields of conditions and
-//! ranges.
+//! This crate knows RFC 9110, RFC 9112, RFC 9113 and the header of the PROXY protocol ([`read_proxy_header`]), and
+//! nothing else. It holds no socket, reads no clock, and starts no thread. [`Http1`] is the server's end of a connection.
+//! [`ResponseReader`] is the client's end, for proxies and tests. [`Http2`] is either end of a connection of HTTP/2.
+//! [`fields`] reads the fields of conditions and ranges.
 //!
 //! ```text
 //!             read_head            read_body            write_head   write_body   finish
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! "Need more" is a value, never an error. There are two kinds of errors. A [`Fault`] is an error of the peer, and
-//! names the status of the response. A [`Misuse`] is an error of the caller. If the RFCs leave a choice, the codec
+//! names the status of the response. An [`Http2Fault`] names the error code as well. A [`Misuse`] is an error of the caller. If the RFCs leave a choice, the codec
 //! refuses the message. No switch makes it lenient, because request smuggling starts with two readings of one
 //! message.
 //!
@@ -46,10 +46,13 @@ pub mod fields;
 mod framing;
 mod grammar;
 mod head;
+pub mod hpack;
 mod http1;
+mod http2;
 mod limits;
 mod proxy;
 mod response;
+mod segment;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -61,7 +64,12 @@ pub use error::{Fault, Misuse};
 pub use framing::Framing;
 pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
+pub use http2::{
+    Budget, ErrorCode, ExpectedBody, Frame, Http2, Http2Fault, Http2Response, Http2Settings, PeerSettings,
+    Priority, RequestHead, Violation, Window,
+};
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};
 pub use response::{Received, ResponseFault, ResponseReader};
+pub use segment::Segment;
 pub use state::{After, WriteEvent, Writing};

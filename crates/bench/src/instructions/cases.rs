@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 mod codec;
+mod http2;
 mod site;
 
 use codec::{CHUNKED, LENGTH, SMALL, browser_head};
@@ -35,6 +36,9 @@ pub(super) const CASES: &[Case] = &[
     alone("closing", "a head with Connection: close, and a plain 200 for it", codec::closing),
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
+    alone("hpack_indexed", "a field block of HTTP/2 with 5 indexed fields", http2::indexed),
+    alone("h2_head_small", "the head of HTTP/2 that h2load sends: 5 indexed fields", http2::heads),
+    alone("h2_answer_small", "the same, and a 200 with 13 bytes of body", http2::answers),
     alone("lot_plain", "a request in memory with all that its client does", |n| site::plain("/health", 1, n)),
     each("request_plain", "a kept-alive request, one of 17 sent at once", |n| site::plain("/health", 1 + LOT, n), "lot_plain"),
     alone("lot_10", "as lot_plain, one of 10 derived routes", |n| site::ten(1, n)),
@@ -63,6 +67,12 @@ pub(super) const TARGETS: &[Target] = &[
         of: "head_browser",
         over: Some("httparse_browser"),
         below: 1.5,
+    },
+    Target {
+        title: "a small request of HTTP/2, below 1,500",
+        of: "h2_answer_small",
+        over: None,
+        below: 1500.0,
     },
     Target { title: "a whole request in memory, below 2,500", of: "request_10", over: None, below: 2500.0 },
 ];

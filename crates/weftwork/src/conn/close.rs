@@ -50,6 +50,11 @@ impl Conn {
 
     /// Continues after the whole last response was sent. The end of a TLS session may have to wait.
     pub(super) fn end(&mut self, after: After, now: Tick) -> Option<Step> {
+        if self.is_stream() {
+            self.stream.shutdown_write();
+            self.phase = Phase::Done;
+            return None;
+        }
         if self.http.is_cut_short() {
             self.phase = Phase::Done;
             return None;
@@ -195,6 +200,9 @@ impl Conn {
         if self.awaits_response() && !self.awaits_output_space() {
             // The delayed response is due, and the next step handles it.
             return;
+        }
+        if self.phase == Phase::Http2 && self.timer.kind != TimeoutKind::Write {
+            return self.on_timeout_of_http2(now, cx);
         }
         let started = self.buffers.as_ref().is_some_and(|buffers| !buffers.has_no_request());
         match self.timer.kind {

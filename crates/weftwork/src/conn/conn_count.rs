@@ -10,12 +10,19 @@ use crate::transport::events::{ConnState, Counters};
 pub(super) struct CountGuard {
     counters: Arc<Counters>,
     state: ConnState,
+    /// It is one request of a connection, which is counted itself.
+    is_stream: bool,
 }
 
 impl CountGuard {
     pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        CountGuard { counters: counters.clone(), state: ConnState::Idle }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_stream: false }
+    }
+
+    /// Counts the states of one request of a connection.
+    pub(super) fn of_stream(counters: &Arc<Counters>) -> CountGuard {
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_stream: true }
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -50,6 +57,8 @@ impl Drop for CountGuard {
         if self.state != ConnState::Idle {
             self.counters.states[self.state as usize].fetch_sub(1, Ordering::Relaxed);
         }
-        self.counters.connections.fetch_sub(1, Ordering::Release);
+        if !self.is_stream {
+            self.counters.connections.fetch_sub(1, Ordering::Release);
+        }
     }
 }

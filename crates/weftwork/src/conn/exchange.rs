@@ -19,7 +19,7 @@ use weftwork_wire::{After, BodyLength, Misuse, ResponseHead};
 
 use super::deferred::RequestSummary;
 use super::refusal::log_client;
-use super::{COPIED_BYTES_MAX, Conn, IoWait, PendingBody, Phase};
+use super::{Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::exchange::Exchange;
@@ -243,11 +243,11 @@ impl<'a> ConnExchange<'a> {
     fn answer(&mut self, response: &mut Response, now: Tick, slot: &'a CallSlot) -> Tick {
         self.conn.timer.resume(now);
         if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
-            long_lived::refuse_without_tunnel(response);
+            long_lived::refuse_without_tunnel(response, self.conn.is_stream());
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {
-            Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => Some(bytes),
+            Payload::Bytes(bytes) if bytes.len() <= self.conn.copied_bytes_max => Some(bytes),
             Payload::File { read, .. } => read.as_ref(),
             _ => None,
         };
@@ -370,7 +370,7 @@ impl<'a> ConnExchange<'a> {
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (line, id, why) = (self.target(), self.id_for_log(), OneLine(why));
         log_line!(Error, "a response could not be written at {line}, 500 is sent instead: {why}{id}");
-        let response = Response::server_error().with_close().in_place_of(meant);
+        let response = self.last_of(Response::server_error()).in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
@@ -380,6 +380,12 @@ impl<'a> ConnExchange<'a> {
         let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
         self.conn.note_whole(response.status, SERVER_ERROR.len());
         written.map_err(io::Error::other)
+    }
+
+    /// Makes a response the last one of its connection, after an error. A request of HTTP/2 has no connection of its own, and
+    /// its siblings go on.
+    fn last_of(&self, response: Response) -> Response {
+        if self.conn.is_stream() { response } else { response.with_close() }
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
@@ -398,6 +404,10 @@ impl<'a> ConnExchange<'a> {
 
     fn bypass(&mut self, parts: Vec<BodyPart>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
+        if self.conn.is_stream() {
+            self.conn.leave_body(parts);
+            return Ok(());
+        }
         let mut then = parts.into_iter();
         *self.conn.pending_body = then.next().map(|part| Box::new(PendingBody::Known { part, then }));
         Ok(())

@@ -11,6 +11,7 @@ use weftwork_wire::After;
 use super::refusal::log_client;
 use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
+use crate::message::drop_caught::DropEach;
 use crate::message::observer::ResponseEnd;
 use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
 use crate::transport::Tick;
@@ -177,12 +178,9 @@ fn caught<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 
 impl Drop for FeedBody {
     fn drop(&mut self) {
-        let handler = self.handler.take();
-        // The value is dropped in any case.
-        let _ = caught(|| {
-            drop(handler);
-            Ok(())
-        });
+        let mut each = DropEach::default();
+        each.drop_value(self.handler.take());
+        each.drop_all([std::mem::take(&mut self.partial), self.final_message.take().unwrap_or_default()]);
     }
 }
 
@@ -212,7 +210,7 @@ impl Conn {
         match self.pending_body.as_deref() {
             Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key),
             Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key),
-            _ => true,
+            _ => self.watch_streams(wakes, key),
         }
     }
 
@@ -227,13 +225,13 @@ impl Conn {
 
     /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
-        matches!(self.phase, Phase::FeedBody | Phase::Deferred)
+        matches!(self.phase, Phase::FeedBody | Phase::Deferred | Phase::Http2)
     }
 
     #[inline(never)]
     pub(super) fn feed_on(&mut self, now: Tick, cx: &Context) -> Option<Step> {
         // It is also dropped safely.
-        let mut rest = std::mem::take(&mut self.pending_body);
+        let mut rest = self.pending_body.take_safely();
         let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut() else {
             self.phase = Phase::Done;
             return None;
@@ -353,7 +351,7 @@ impl Conn {
     /// Handles a silence of the setting `heartbeat`: nothing was sent, or, with another protocol, nothing arrived.
     pub(super) fn heartbeat(&mut self, now: Tick, cx: &Context) {
         self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
-        let mut rest = std::mem::take(&mut self.pending_body);
+        let mut rest = self.pending_body.take_safely();
         if let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut()
             && fed.stops_at().is_none_or(|stops_at| now < stops_at)
             && let Err(error) = fed.heartbeat(now, cx)

@@ -62,12 +62,13 @@ mod tls {
     use weftwork_wire::After;
 
     use super::*;
+    use crate::conn::http2::Role;
     use crate::conn::refusal::Peer;
     use crate::error::OneLine;
     use crate::transport::deadlines::TimeoutKind;
     use crate::transport::events::{Event, HandshakeFailure, HandshakeKind};
     use crate::transport::log_queue::{self, log_line};
-    use crate::transport::tls::{Handshake, HandshakeError, TlsInfo, TlsStream};
+    use crate::transport::tls::{Established, Handshake, HandshakeError, TlsInfo, TlsStream};
 
     impl Conn {
         /// Begins the handshake, if the listener wants it. Bytes behind a PROXY header belong to it.
@@ -88,7 +89,28 @@ mod tls {
         /// Returns whether the client and this server speak TLS.
         #[inline(always)]
         pub(in crate::conn) fn is_secured(&self) -> bool {
-            self.stream.tls().is_some()
+            self.stream.is_secured() || matches!(&self.role, Role::Stream(end) if end.session.is_some())
+        }
+
+        /// Returns what stays of the handshake.
+        #[inline]
+        fn session(&self) -> Option<&Established> {
+            match &self.role {
+                Role::Stream(end) => end.session.as_deref(),
+                _ => self.stream.tls()?.established().map(|session| &**session),
+            }
+        }
+
+        /// Returns the facts of the TLS session.
+        #[inline]
+        pub(in crate::conn) fn tls_info(&self) -> Option<&TlsInfo> {
+            let info = self.session().map(Established::info);
+            info.or_else(|| self.stream.info_of_test())
+        }
+
+        /// Returns whether the client has chosen HTTP/2.
+        fn chose_http2(&self) -> bool {
+            self.tls_info().is_some_and(TlsInfo::is_http2)
         }
 
         /// Returns whether a response cannot be sent, because the handshake has not ended.
@@ -98,10 +120,10 @@ mod tls {
 
         /// Rejects a request that another certificate of this server covers (RFC 9110 section 15.5.20).
         pub(in crate::conn) fn refuse_if_uncovered(&mut self, cx: &Context) {
-            let (Some(tls), Some(buffers)) = (self.stream.tls(), self.buffers.as_deref()) else { return };
+            let (Some(session), Some(buffers)) = (self.session(), self.buffers.as_deref()) else { return };
             let authority =
                 buffers.head.authority.map_or(&b""[..], |authority| authority.of(buffers.unread()));
-            if std::str::from_utf8(authority).is_ok_and(|authority| tls.is_misdirected(authority)) {
+            if std::str::from_utf8(authority).is_ok_and(|authority| session.is_misdirected(authority)) {
                 let detail = "another certificate of this server covers this host, or the connection was made for another one: \
                               open a new connection (RFC 9110 §15.5.20)";
                 self.refuse_misdirected(detail, "", cx);
@@ -130,6 +152,9 @@ mod tls {
                     (self.read_ready, self.peer_ended) = (true, false);
                     self.timer = self.timer.then(TimeoutKind::Head, now);
                     self.phase = Phase::Head;
+                    if self.chose_http2() {
+                        self.begin_http2(now, cx);
+                    }
                 }
                 Handshake::Advance { signs_slowly: true } => return Some(Step::Call),
                 Handshake::Advance { signs_slowly: false } => return Some(Step::Handshake),

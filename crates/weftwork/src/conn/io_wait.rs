@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
+use crate::transport::{Stream, Tick};
 
 /// Event for which a socket waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,23 @@ pub(crate) enum Readiness {
     Read,
     Write,
     Either,
+}
+
+impl Readiness {
+    /// Returns the descriptor that a thread waits for, and its event. One request of HTTP/2 has no socket: its descriptor is
+    /// readable when what it waits for is ready.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub(crate) fn of(self, stream: &Stream) -> io::Result<(BorrowedFd<'_>, Readiness)> {
+        match stream.memory() {
+            Some(memory) if memory.is_pollable() => {
+                let fd = memory.fd(self != Readiness::Write, self != Readiness::Read)?;
+                Ok((fd, Readiness::Read))
+            }
+            _ => Ok((stream.as_fd(), self)),
+        }
+    }
 }
 
 /// Lets a blocked thread wait for a socket.

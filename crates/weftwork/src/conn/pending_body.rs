@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use super::Conn;
 use super::deferred::PendingResponse;
@@ -10,7 +11,7 @@ use super::feed_body::FeedBody;
 use crate::error::{OneLine, panic_message};
 use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::{BodyPart, UpgradeFn};
-use crate::transport::events::Event;
+use crate::transport::events::{Counters, Event};
 use crate::transport::log_queue::log_line;
 
 /// Part of a response that is not copied to the write buffer.
@@ -46,8 +47,19 @@ impl fmt::Debug for PendingBody {
 
 /// Body of a connection. It holds values of the user, whose drop may panic. A loop drops many connections at once, and
 /// two panics would end the process.
-#[derive(Debug, Default)]
-pub(super) struct SafeDrop(Option<Box<PendingBody>>);
+#[derive(Debug)]
+pub(super) struct SafeDrop(Option<Box<PendingBody>>, Arc<Counters>);
+
+impl SafeDrop {
+    /// Returns the body of a connection that has nothing to send.
+    pub(super) fn new(counters: &Arc<Counters>) -> SafeDrop {
+        SafeDrop(None, counters.clone())
+    }
+
+    pub(super) fn take_safely(&mut self) -> SafeDrop {
+        SafeDrop(self.0.take(), self.1.clone())
+    }
+}
 
 impl Deref for SafeDrop {
     type Target = Option<Box<PendingBody>>;
@@ -71,6 +83,7 @@ impl Drop for SafeDrop {
             _ => String::new(),
         };
         if let Err(panic) = drop_caught(rest) {
+            self.1.count(&Event::Panicked);
             let said = OneLine(panic_message(&*panic)).to_string();
             log_line!(Error, "a value of a response panicked{at} as its connection ended: {said}");
             drop_payload(panic);

@@ -35,6 +35,14 @@ impl Conn {
         self.refuse(fault.status(), &detail, &setting, cx);
     }
 
+    /// Rejects a request that breaks a rule of HTTP/2.
+    #[cold]
+    pub(super) fn refuse_malformed(&mut self, detail: &str, cx: &Context) {
+        cx.record(Event::Rejected(Rule::HTTP2));
+        self.observe_refusal("malformed_request", cx);
+        self.refuse(StatusCode::BAD_REQUEST, detail, "", cx);
+    }
+
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
         cx.record(Event::Rejected(Rule::PROXY_PROTOCOL));
@@ -140,7 +148,7 @@ impl Conn {
         }
         self.observe_refusal(reason.name(), cx);
         // A provided response is not sent, because the refusal would wait behind it.
-        drop(std::mem::take(&mut self.pending_body));
+        drop(self.pending_body.take_safely());
         self.refuse_request(BUSY, note, cx);
     }
 
@@ -256,7 +264,7 @@ impl Conn {
             content_type: Some(content_type),
             fields: if status == StatusCode::SERVICE_UNAVAILABLE { &retry } else { &[] },
             length: BodyLength::Exact(text.len() as u64),
-            close: true,
+            close: !self.is_stream(),
         };
         let output = &mut self.buffers.get_or_insert_default().output;
         self.http.close_after();

@@ -123,6 +123,7 @@ impl Bed {
             match step {
                 Step::Call => self.call(),
                 Step::Handshake => self.conn.advance_handshake(now, &self.cx),
+                Step::Stream => unreachable!("HTTP/2 is off"),
                 Step::Close | Step::Upgrade => return step,
                 Step::WaitFeed => {
                     self.conn.release_buffers(&mut self.pool);

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -149,7 +148,9 @@ impl UpgradedSocket {
         let until = self.cx.clock.now().after(or_never(self.cx.settings.write_timeout));
         while !self.stream.close_session() {
             // After a timeout or a stop, the peer gets the end as far as it was sent.
-            if self.wait.ready(self.stream.as_fd(), Readiness::Write, until).is_err() {
+            let waited =
+                Readiness::Write.of(&self.stream).and_then(|(fd, ready)| self.wait.ready(fd, ready, until));
+            if waited.is_err() {
                 break;
             }
         }
@@ -192,7 +193,8 @@ impl UpgradedIo for UpgradedSocket {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
             let wait_end = stops_at.map_or(until, |stops_at| stops_at.min(until));
-            match self.wait.wait_ready(self.stream.as_fd(), Readiness::Read, wait_end, stage) {
+            let (fd, ready) = Readiness::Read.of(&self.stream)?;
+            match self.wait.wait_ready(fd, ready, wait_end, stage) {
                 Err(error) if is_timed_out(&error) && wait_end < until => {}
                 // The server has moved on to another stage, which is checked again.
                 Err(error)
@@ -234,11 +236,8 @@ impl UpgradedIo for UpgradedSocket {
                         *timer = timer.then(TimeoutKind::Write, self.wait.now());
                     }
                     let until = timeout.map(|pause| timer.write_deadline(&self.cx.settings, pause));
-                    match self.wait.ready(
-                        self.stream.as_fd(),
-                        Readiness::Write,
-                        until.unwrap_or(Tick(u64::MAX)),
-                    ) {
+                    let (fd, ready) = Readiness::Write.of(&self.stream)?;
+                    match self.wait.ready(fd, ready, until.unwrap_or(Tick(u64::MAX))) {
                         Err(error) if is_timed_out(&error) => late = Some(error),
                         waited => waited?,
                     }

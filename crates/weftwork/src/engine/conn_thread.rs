@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::event_loop::IDLE_KEPT;
 use super::thread_wait::{self, ThreadWait};
 use super::threads::ThreadState;
-use crate::conn::{Call, Conn, Flushed, Step};
+use crate::conn::{Call, Conn, Flushed, Readiness, Step};
 use crate::message::{Handler, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
@@ -31,6 +31,8 @@ pub(super) enum Outcome {
     Closed,
     /// The upgrade handler of the connection runs on this thread.
     Upgraded,
+    /// A connection of HTTP/2 has many requests, and one of its requests waits: a loop serves both.
+    ToLoop,
 }
 
 /// A thread with its connection.
@@ -65,14 +67,39 @@ impl<'a> ConnThread<'a> {
                 conn.cut_off();
                 return Outcome::Closed;
             }
-            let outcome = match conn.step(self.now, self.cx) {
+            let step = conn.step(self.now, self.cx);
+            if conn.has_streams() {
+                return Outcome::ToLoop;
+            }
+            let outcome = match step {
                 Step::Call => self.call(conn),
                 Step::Close => Some(Outcome::Closed),
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
                 Step::Handshake => self.handshake(conn),
+                Step::Stream => Some(Outcome::ToLoop),
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::WaitFeed => self.wait_for_feed(conn, stage),
+            };
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// Serves one request of HTTP/2, until it ends or waits for something else than its handler.
+    pub(super) fn serve_stream(&mut self, conn: &mut Conn) -> Outcome {
+        loop {
+            let outcome = match conn.step(self.now, self.cx) {
+                Step::Call => self.call(conn),
+                Step::Close => Some(Outcome::Closed),
+                Step::Upgrade => Some(Outcome::Upgraded),
+                Step::Write => match conn.flush(self.now) {
+                    Ok(Flushed::All) => None,
+                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => Some(Outcome::ToLoop),
+                    Err(_) => Some(Outcome::Closed),
+                },
+                Step::Read | Step::WaitFeed | Step::Handshake | Step::Stream => Some(Outcome::ToLoop),
             };
             if let Some(outcome) = outcome {
                 return outcome;
@@ -125,7 +152,7 @@ impl<'a> ConnThread<'a> {
             Err(_) if drained => return Some(Outcome::Closed),
             // The next read waits.
             Err(_) if at_once => {}
-            Err(_) => return self.wait(conn, PollFlags::IN, stage),
+            Err(_) => return self.wait(conn, Readiness::Read, stage),
         }
         None
     }
@@ -134,14 +161,14 @@ impl<'a> ConnThread<'a> {
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
             Ok(Flushed::All | Flushed::BudgetSpent) => None,
-            Ok(Flushed::WouldBlock) => self.wait(conn, PollFlags::OUT, stage),
+            Ok(Flushed::WouldBlock) => self.wait(conn, Readiness::Write, stage),
             Err(_) => Some(Outcome::Closed),
         }
     }
 
     /// Waits until the peer makes progress, its deadline passes, the server's next stage begins, or other connections
     /// must be checked.
-    fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Outcome> {
+    fn wait(&mut self, conn: &mut Conn, ready: Readiness, stage: Stage) -> Option<Outcome> {
         conn.release_buffers(&mut self.state.pool);
         let cx = self.cx;
         let deadline = conn.deadline(cx);
@@ -150,7 +177,7 @@ impl<'a> ConnThread<'a> {
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let until = look.map_or(deadline, |look| deadline.min(self.now.after(look)));
-        let waited = thread_wait::poll_until(cx, conn.as_fd(), event, until, cx.stage_fd(stage));
+        let waited = thread_wait::wait_in(cx, conn.as_fd(), ready, until, stage);
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),

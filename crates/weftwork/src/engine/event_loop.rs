@@ -245,7 +245,8 @@ impl EventLoop {
                 LoopMessage::Adopt(conn) => return Some(self.insert(conn)),
                 // A connection that is out checks its feed before it waits again.
                 LoopMessage::Wake(token) => {
-                    if let Some(conn) = self.table.take(token) {
+                    if let Some(mut conn) = self.table.take(token) {
+                        conn.note_woken();
                         return Some(ActiveConn { conn });
                     }
                 }

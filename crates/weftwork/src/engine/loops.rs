@@ -151,6 +151,14 @@ impl LoopGroup {
         }
     }
 
+    /// Asks all loops to close idle connections, because a connection waits elsewhere.
+    pub(super) fn close_idle(&self) {
+        for handle in self.handles.iter() {
+            handle.close_idle_wanted.store(true, Ordering::SeqCst);
+            handle.wake();
+        }
+    }
+
     /// Wakes every loop: something has changed for all of them.
     pub(super) fn wake_all(&self) {
         self.handles.iter().for_each(|handle| handle.wake());
@@ -190,7 +198,7 @@ impl LoopGroup {
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
     pub(super) fn deregister(&self, conn: &mut Conn) {
         let home = conn.owner.loop_index as usize;
-        if std::mem::take(&mut conn.owner.registered) != Registered::Not {
+        if std::mem::take(&mut conn.owner.registered) != Registered::Not && !conn.is_stream() {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.handles[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }

@@ -3,24 +3,31 @@
 //! A handler that blocks stops its loop and all its connections. So does a streamed body whose client is slow. If
 //! handlers never block, this engine saves the two swaps and the monitor of `adaptive`. Only upgraded connections
 //! leave their loops: each has its own thread.
+//!
+//! The frames of HTTP/2 arrive at the loop. So while a request of HTTP/2 waits for its client, its thread goes on with the
+//! loop, except for handlers ([`StreamWait`]).
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::acceptor::Listeners;
+use super::conn_table::ActiveConn;
 use super::event_loop::EventLoop;
 use super::loops::LoopGroup;
 use super::thread_pool::{Limits, NoEvents, ThreadPool, Work};
-use super::thread_wait::{OwnedThreadWait, ThreadWait};
+use super::thread_wait::{self, OwnedThreadWait, ThreadWait};
 use super::threads::{Threads, shed_upgrade};
 use super::{EngineHandle, log_caught_panic};
-use crate::conn::{Call, Conn};
+use crate::conn::{Call, Conn, IoWait, Readiness};
 use crate::message::Handler;
-use crate::transport::DateCache;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
+use crate::transport::{DateCache, Tick};
 
 /// A thread without an upgraded connection exits after this.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -89,11 +96,11 @@ impl Reactor {
 
     fn lead(self: &Arc<Reactor>, lp: &mut EventLoop) {
         let (mut dates, slot) = (DateCache::new(lp.now()), self.cx.watchdog.call_slot());
-        let wait = ThreadWait::new(&self.cx);
         // The loop's time is from its last wait. Calls since then have taken time.
         let mut now = lp.now();
+        let mut waiting = VecDeque::new();
         loop {
-            let mut called = lp.run_until_call(&self.cx);
+            let mut called = waiting.pop_front().or_else(|| lp.run_until_call(&self.cx));
             if called.is_none() {
                 return;
             }
@@ -102,9 +109,11 @@ impl Reactor {
                     self.run_upgraded(lp.remove(active));
                     break;
                 }
-                let (cx, handler) = (&self.cx, &*self.handler);
-                let call =
-                    Call { cx, now: now.max(lp.now()), handler, wait: &wait, dates: &mut dates, slot: &slot };
+                let (cx, handler, begun) = (&*self.cx, &*self.handler, now.max(lp.now()));
+                let thread = ThreadWait::new(cx);
+                let of_stream = StreamWait { cx, lp: RefCell::new(lp), waiting: RefCell::new(&mut waiting) };
+                let wait: &dyn IoWait = if active.conn.is_stream() { &of_stream } else { &thread };
+                let call = Call { cx, now: begun, handler, wait, dates: &mut dates, slot: &slot };
                 now = active.guarded(&self.loops, |conn| conn.run(call));
                 called = lp.resume(active, &self.cx);
             }
@@ -134,6 +143,37 @@ impl Reactor {
         self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
             conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
         });
+    }
+}
+
+/// The wait of a request of HTTP/2 for its client. Meanwhile, the loop reads frames and sends responses.
+struct StreamWait<'a> {
+    cx: &'a Context,
+    lp: RefCell<&'a mut EventLoop>,
+    /// Requests that have arrived meanwhile. Their handlers run after this one.
+    waiting: RefCell<&'a mut VecDeque<ActiveConn>>,
+}
+
+impl IoWait for StreamWait<'_> {
+    fn now(&self) -> Tick {
+        self.cx.clock.now()
+    }
+
+    fn wait_ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        let mut lp = self.lp.borrow_mut();
+        lp.refresh(self.cx);
+        loop {
+            while let Some(active) = lp.poll_ready(self.cx) {
+                self.waiting.borrow_mut().push_back(active);
+            }
+            match thread_wait::wait_in(self.cx, fd, ready, Tick(0), stage) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && self.now() < until => {}
+                looked => return looked,
+            }
+            // The loop follows the server into its next stage.
+            let _ = lp.is_over(self.cx);
+            lp.wait(self.cx, Some(self.now().until(until)));
+        }
     }
 }
 

@@ -12,6 +12,9 @@
 //! all sockets on systems other than Linux, have one queue, from which all acceptors take. A thread that has finished
 //! its connection tries to accept before it waits. If many connections are short, that saves the wake-up.
 //!
+//! A connection of HTTP/2 has many requests, so it has no thread. One loop serves all of these connections, and gives their
+//! requests to the threads (`workers/streams.rs`).
+//!
 //! If other connections wait for a slot, or for a thread and no thread can be started, a connection without a request for a second ends. Its thread
 //! checks that once a second.
 
@@ -26,6 +29,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::acceptor::{Acceptor, Listeners, is_pending};
 use super::conn_thread::{ConnThread, Outcome};
+use super::event_loop::EventLoop;
+use super::loops::LoopGroup;
 use super::thread_pool::{Limits, NoEvents, SPAWN_BACKOFF, ThreadPool, Work};
 use super::thread_wait::OwnedThreadWait;
 use super::threads::{ThreadState, Threads};
@@ -58,6 +63,8 @@ struct Workers {
     listeners: Vec<Listeners>,
     pool: ThreadPool<Job, NoEvents>,
     threads: Threads,
+    /// The loop of connections of HTTP/2. None: the server does not speak HTTP/2.
+    streams: Option<Arc<LoopGroup>>,
     /// Whether a connection waits at a listener, and the limit of connections or threads is reached. Set at each
     /// check.
     close_idle_wanted: AtomicBool,
@@ -71,8 +78,8 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn EngineHandle>> {
-    let engine = Workers::new(acceptors, cx, handler, listeners)?;
-    let opened = engine.open();
+    let (engine, lp) = Workers::new(acceptors, cx, handler, listeners)?;
+    let opened = engine.open(lp);
     super::started(engine.clone(), &engine.cx, opened)
 }
 
@@ -83,8 +90,9 @@ impl Workers {
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: Vec<Listener>,
-    ) -> io::Result<Arc<Workers>> {
+    ) -> io::Result<(Arc<Workers>, Option<EventLoop>)> {
         let settings = &cx.settings;
+        let (streams, lp) = streams::open(&listeners, &cx)?.unzip();
         let limits = Limits {
             spare: 0,
             idle_kept: settings.standby_kept.max(1),
@@ -101,7 +109,8 @@ impl Workers {
             all.push(siblings);
         }
         all.push(listeners.into_iter().flat_map(Listener::with_queues).collect());
-        Ok(Arc::new(Workers {
+        let workers = Arc::new(Workers {
+            streams,
             listeners: all.into_iter().map(|listeners| Listeners::new(&Arc::new(listeners))).collect(),
             pool: ThreadPool::new(limits, NoEvents),
             threads: Threads::default(),
@@ -109,14 +118,19 @@ impl Workers {
             close_idle_wanted: AtomicBool::new(false),
             handler,
             cx,
-        }))
+        });
+        Ok((workers, lp))
     }
 
-    /// Starts the acceptors, and one thread that never retires. So connections are served even if the system refuses
+    /// Starts the acceptors, the loop, and one thread that never retires. So connections are served even if the system refuses
     /// threads later.
-    fn open(self: &Arc<Workers>) -> io::Result<()> {
+    fn open(self: &Arc<Workers>, lp: Option<EventLoop>) -> io::Result<()> {
         if self.pool.count_in() {
             self.start_thread(true)?;
+        }
+        if let Some(lp) = lp {
+            let shared = self.clone();
+            self.threads.spawn("weft-http2", move || shared.run_loop(lp))?;
         }
         for acceptor in 0..self.listeners.len() {
             let shared = self.clone();
@@ -167,7 +181,11 @@ impl Workers {
                 }
             }
             let is_kept_out = !self.pool.has_room() && listeners.iter().any(is_pending);
-            self.close_idle_wanted.store(acceptor.take_at_limit() || is_kept_out, Ordering::Relaxed);
+            let is_wanted = acceptor.take_at_limit() || is_kept_out;
+            self.close_idle_wanted.store(is_wanted, Ordering::Relaxed);
+            if let Some(streams) = self.streams.as_ref().filter(|_| is_wanted) {
+                streams.close_idle();
+            }
             self.wait_at(&listeners, &mut acceptor, now);
         }
     }
@@ -217,14 +235,20 @@ impl Workers {
         });
     }
 
-    fn serve(&self, mut conn: Box<Conn>, state: &mut ThreadState) {
+    fn serve(self: &Arc<Workers>, mut conn: Box<Conn>, state: &mut ThreadState) {
         if self.cx.stage() == Stage::Closing {
             // It came out of the queue just before the queue was closed.
             return conn.refuse_stopping(&self.cx);
         }
         let is_wanted = || self.is_wanted();
-        match ConnThread::new(&self.cx, &*self.handler, state, &is_wanted).serve(&mut conn) {
+        let mut thread = ConnThread::new(&self.cx, &*self.handler, state, &is_wanted);
+        let outcome = match conn.is_stream() {
+            true => thread.serve_stream(&mut conn),
+            false => thread.serve(&mut conn),
+        };
+        match outcome {
             Outcome::Closed => conn.reclaim(&mut state.pool),
+            Outcome::ToLoop => self.give_to_loop(conn),
             Outcome::Upgraded => {
                 conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted)
             }
@@ -270,6 +294,7 @@ impl EngineHandle for Workers {
     fn wake(&self) {
         // A waiting thread also wakes up for the next stage. Only the listeners and the pool remain to be closed.
         self.listeners.iter().for_each(Listeners::shut);
+        self.wake_loop();
         if self.cx.stage() == Stage::Closing {
             for job in self.pool.close() {
                 job.conn.refuse_stopping(&self.cx);
@@ -290,5 +315,6 @@ impl EngineHandle for Workers {
     }
 }
 
+mod streams;
 #[cfg(test)]
 mod tests;

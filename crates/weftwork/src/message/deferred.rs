@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 
+use super::drop_caught::DropEach;
 use super::feed::WakeConn;
 use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
@@ -324,12 +325,18 @@ impl Deferred {
 impl Drop for Deferred {
     /// The connection has ended, or has its response.
     fn drop(&mut self) {
+        let mut each = DropEach::default();
+        each.drop_value(std::mem::replace(&mut self.otherwise, Payload::Empty));
+        each.drop_value(self.until.take());
+        each.drop_all(std::mem::take(&mut self.filters));
+        each.drop_all(std::mem::take(&mut self.changes));
         let Some(core) = &self.core else { return };
         let mut state = core.lock();
         state.is_over = true;
         let (sent, waiter) = (state.sent.take(), state.waiter.take());
         drop(state);
-        drop((sent, waiter));
+        each.drop_value(sent);
+        drop(waiter);
     }
 }
 

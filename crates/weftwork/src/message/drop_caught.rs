@@ -1,7 +1,8 @@
 //! Drops values of the user, whose destructors may panic.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Drops a value.
 ///
@@ -15,6 +16,66 @@ pub(crate) fn drop_caught<T>(value: T) -> Result<(), Box<dyn Any + Send>> {
 pub(crate) fn drop_payload(panic: Box<dyn Any + Send>) {
     // A payload whose destructor panics is leaked. It could do so again without end.
     drop_caught(panic).unwrap_or_else(std::mem::forget);
+}
+
+/// Drops several values, because a second panic while the first one unwinds would end the process. The first panic goes on at
+/// the end.
+#[derive(Default)]
+pub(crate) struct DropEach(Option<Box<dyn Any + Send>>);
+
+impl DropEach {
+    pub(crate) fn drop_value<T>(&mut self, value: T) {
+        if let Err(panic) = drop_caught(value)
+            && let Some(before) = self.0.replace(panic)
+        {
+            drop_payload(before);
+        }
+    }
+
+    /// Drops all that `values` gives.
+    pub(crate) fn drop_all<T>(&mut self, values: impl IntoIterator<Item = T>) {
+        values.into_iter().for_each(|value| self.drop_value(value));
+    }
+}
+
+impl Drop for DropEach {
+    fn drop(&mut self) {
+        let Some(panic) = self.0.take() else { return };
+        if std::thread::panicking() {
+            drop_payload(panic);
+        } else {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// A value whose destructor may panic, beside code that may panic.
+pub(crate) struct Guarded<T>(Option<T>);
+
+impl<T> Guarded<T> {
+    pub(crate) fn new(value: T) -> Guarded<T> {
+        Guarded(Some(value))
+    }
+}
+
+impl<T> Deref for Guarded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("the value is there until it is dropped"))
+    }
+}
+
+impl<T> DerefMut for Guarded<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().unwrap_or_else(|| unreachable!("the value is there until it is dropped"))
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        DropEach::default().drop_value(self.0.take());
+    }
 }
 
 #[cfg(test)]
@@ -35,5 +96,17 @@ mod tests {
     fn a_payload_that_panics_as_it_is_dropped_is_leaked() {
         drop_payload(drop_caught(Mine).unwrap_err());
         assert!(drop_caught("fine").is_ok());
+    }
+
+    #[test]
+    fn of_several_panics_one_goes_on() {
+        let dropped = catch_unwind(|| DropEach::default().drop_all([Mine, Mine, Mine]));
+        assert!(dropped.is_err());
+        drop_payload(dropped.unwrap_err());
+        let beside = catch_unwind(|| {
+            let _mine = Guarded::new(Mine);
+            panic!("as asked");
+        });
+        assert!(beside.is_err());
     }
 }

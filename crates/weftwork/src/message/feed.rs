@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
+use super::drop_caught::DropEach;
 use super::response::{LongLived, Payload, Response};
 
 /// Limits of the queue of one client, and the action when they are exceeded.
@@ -250,7 +251,10 @@ impl Feed {
 impl Drop for Feed {
     /// Records that the connection has ended.
     fn drop(&mut self) {
-        self.core.cut();
+        let mut each = DropEach::default();
+        each.drop_all(self.core.cut());
+        each.drop_all(std::mem::take(&mut self.backlog));
+        each.drop_all([self.heartbeat.take(), self.final_message.take()]);
     }
 }
 
@@ -342,7 +346,7 @@ impl Core {
             state.queue.push_back(message);
         }
         wake(state);
-        drop(unsent);
+        DropEach::default().drop_all(unsent);
         sent
     }
 
@@ -354,15 +358,16 @@ impl Core {
             End::Closed | End::Open => return,
         }
         wake(state);
-        drop(unsent);
+        DropEach::default().drop_all(unsent);
     }
 
-    /// Drops the waker when the connection has ended, because it may hold descriptors.
-    fn cut(&self) {
+    /// Returns the unsent messages. Drops the waker when the connection has ended, because it may hold descriptors.
+    fn cut(&self) -> VecDeque<Bytes> {
         let mut state = self.lock();
         let (unsent, waiter) = (state.cut(), state.waiter.take());
         drop(state);
-        drop((unsent, waiter));
+        drop(waiter);
+        unsent
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
+use super::drop_caught::Guarded;
 use super::exchange::{Exchange, forward_the_rest};
 use super::response::{LongLived, Payload, Response};
 use super::writer::BodyWriter;
@@ -120,7 +121,7 @@ impl Response {
     /// let answer = Response::stream(|out| out.write_all(b"hello")).filter_stream(Shout);
     /// ```
     #[must_use]
-    pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
+    pub fn filter_stream(mut self, filter: impl StreamFilter) -> Response {
         if let Payload::LongLived(long_lived) = &mut self.payload
             && let LongLived::Deferred(later) = &mut **long_lived
         {
@@ -128,10 +129,11 @@ impl Response {
             return self;
         }
         if let Payload::Stream(write) = self.payload {
+            let mut filter = Guarded::new(filter);
             self.payload = Payload::Stream(Box::new(move |out| {
                 let written = catch_unwind(AssertUnwindSafe(|| {
                     write(&mut BodyWriter::new(&mut Filtered {
-                        filter: &mut filter,
+                        filter: &mut *filter,
                         below: out.exchange(),
                     }))?;
                     filter.finish(out)

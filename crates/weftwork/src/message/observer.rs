@@ -102,6 +102,7 @@ impl<'a> RefusedRequest<'a> {
         self.head.map(|(head, _)| match head.version {
             weftwork_wire::Version::Http10 => Version::HTTP_10,
             weftwork_wire::Version::Http11 => Version::HTTP_11,
+            weftwork_wire::Version::Http2 => Version::HTTP_2,
         })
     }
 

@@ -148,6 +148,7 @@ impl<'c> Request<'c> {
         match self.exchange.head().0.version {
             weftwork_wire::Version::Http10 => Version::HTTP_10,
             weftwork_wire::Version::Http11 => Version::HTTP_11,
+            weftwork_wire::Version::Http2 => Version::HTTP_2,
         }
     }
 

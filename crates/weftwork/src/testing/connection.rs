@@ -16,6 +16,7 @@ use http::Method;
 use super::lockstep::Lockstep;
 use super::pipe::{ClientStep, Pipe, StepResult};
 use super::response::{NoResponse, TestResponse, take_response};
+use super::secured::Secured;
 use crate::conn::{Call, Conn, Flushed, IoWait, Readiness, Step};
 use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Handler;
@@ -81,8 +82,12 @@ pub struct TestConnection {
 }
 
 impl TestConnection {
-    pub(super) fn open(server: &Arc<TestServer>, peer: SocketAddr) -> io::Result<TestConnection> {
-        let pipe = Arc::new(Pipe::new()?);
+    pub(super) fn open(
+        server: &Arc<TestServer>,
+        peer: SocketAddr,
+        secured: Secured,
+    ) -> io::Result<TestConnection> {
+        let pipe = Arc::new(Pipe::new(secured)?);
         Ok(TestConnection::over(server, peer, pipe.clone(), pipe))
     }
 
@@ -210,6 +215,8 @@ impl TestConnection {
             match conn.step(now, cx) {
                 Step::Call => self.call(),
                 Step::Handshake => conn.advance_handshake(now, cx),
+                // The client of tests speaks HTTP/1.1.
+                Step::Stream => self.close(),
                 Step::Close => self.close(),
                 // Another protocol needs its own thread and a socket that it can wait for.
                 Step::Upgrade => {

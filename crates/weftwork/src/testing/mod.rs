@@ -12,6 +12,7 @@ mod lockstep;
 mod pipe;
 mod request;
 mod response;
+mod secured;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "websocket")]
@@ -33,6 +34,7 @@ pub use request::TestRequest;
 #[cfg(test)]
 pub(crate) use response::take_response;
 pub use response::{NoResponse, TestResponse};
+use secured::Secured;
 #[cfg(feature = "websocket")]
 pub use websocket::TestWebSocket;
 
@@ -71,6 +73,7 @@ pub struct TestClient {
     peer: SocketAddr,
     connection: Option<TestConnection>,
     cookies: Option<Cookies>,
+    secured: Secured,
 }
 
 impl TestClient {
@@ -108,8 +111,8 @@ impl TestClient {
         if let Err(error) = settings.check() {
             panic!("{error}");
         }
-        let TestClient { server, peer, cookies, .. } = self;
-        TestClient { peer, cookies, ..TestClient::start(server.handler.clone(), settings) }
+        let TestClient { server, peer, cookies, secured, .. } = self;
+        TestClient { peer, cookies, secured, ..TestClient::start(server.handler.clone(), settings) }
     }
 
     /// Stores the cookies of responses and sends them back as a browser does. The `Path` counts, and so does
@@ -142,7 +145,7 @@ impl TestClient {
             Err(error) => panic!("cannot create a test client: {error}"),
         };
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
-        TestClient { server, peer, connection: None, cookies: None }
+        TestClient { server, peer, connection: None, cookies: None, secured: None }
     }
 
     /// Sets the address of the client, as handlers see it, for new connections. Default: 127.0.0.1.
@@ -217,7 +220,7 @@ impl TestClient {
     /// Panics if the process has no descriptor left.
     #[track_caller]
     pub fn connect(&self) -> TestConnection {
-        match TestConnection::open(&self.server, self.peer) {
+        match TestConnection::open(&self.server, self.peer, self.secured.clone()) {
             Ok(connection) => connection,
             Err(error) => panic!("cannot create a connection in memory: {error}"),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::secured::Secured;
 use crate::transport::stream::Duplex;
 
 /// Maximum number of unread bytes of a client. A handler that never stops writing thus ends its test.
@@ -43,6 +45,8 @@ pub(super) enum StepResult {
 pub(super) struct Pipe {
     /// Descriptor for callers that ask for one. It has no meaning.
     null: File,
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code, reason = "it is always None"))]
+    secured: Secured,
     state: Mutex<State>,
 }
 
@@ -63,7 +67,7 @@ struct State {
 }
 
 impl Pipe {
-    pub(super) fn new() -> std::io::Result<Pipe> {
+    pub(super) fn new(secured: Secured) -> std::io::Result<Pipe> {
         let state = State {
             script: VecDeque::new(),
             to_server: VecDeque::new(),
@@ -75,7 +79,7 @@ impl Pipe {
             server_ended: false,
             reset: false,
         };
-        Ok(Pipe { null: File::open("/dev/null")?, state: Mutex::new(state) })
+        Ok(Pipe { null: File::open("/dev/null")?, secured, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -233,7 +237,12 @@ impl Duplex for Pipe {
         Some((Ipv4Addr::LOCALHOST, 80).into())
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.null.as_fd()
+    #[cfg(feature = "_tls")]
+    fn tls_info(&self) -> Option<&crate::TlsInfo> {
+        self.secured.as_deref()
+    }
+
+    fn fd(&self, _reads: bool, _writes: bool) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.null.as_fd())
     }
 }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::settings::{Settings, TlsVersion};
 use crate::transport::log_queue::log_line;
 use crate::transport::tls::names::NameTable;
-use crate::transport::tls::{ALPN, Current, TlsAcceptor, provider};
+use crate::transport::tls::{ALPN, Current, HTTP2_ALPN, TlsAcceptor, provider};
 
 /// Time before the end of a certificate from which on the log warns.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -41,6 +41,7 @@ pub(crate) struct Live {
     is_strict: bool,
     versions: Vec<&'static SupportedProtocolVersion>,
     logs_keys: bool,
+    http2: bool,
     ticket_file: Option<Source>,
     /// Absent if clients do not resume.
     tickets: Option<Arc<Tickets>>,
@@ -90,6 +91,7 @@ impl Live {
             versions,
             is_strict: tls.is_strict,
             logs_keys: settings.tls_key_log,
+            http2: settings.http2,
             tickets: tickets.as_ref(),
             acme: acme.as_ref(),
         };
@@ -102,6 +104,7 @@ impl Live {
             is_strict: tls.is_strict,
             versions: versions.to_vec(),
             logs_keys: settings.tls_key_log,
+            http2: settings.http2,
             ticket_file: tls.ticket_keys.clone(),
             tickets,
             acceptor,
@@ -258,6 +261,7 @@ impl Live {
             versions: &self.versions,
             is_strict: self.is_strict,
             logs_keys: self.logs_keys,
+            http2: self.http2,
             tickets: self.tickets.as_ref(),
             acme: self.acme.as_ref(),
         };
@@ -324,6 +328,7 @@ struct Parts<'l> {
     versions: &'l [&'static SupportedProtocolVersion],
     is_strict: bool,
     logs_keys: bool,
+    http2: bool,
     tickets: Option<&'l Arc<Tickets>>,
     acme: Option<&'l Arc<AcmeCertificates>>,
 }
@@ -350,7 +355,8 @@ impl Parts<'_> {
             keys,
             acme: self.acme.cloned(),
         }));
-        config.alpn_protocols = ALPN.iter().map(|protocol| protocol.to_vec()).collect();
+        let offered = ALPN.iter().filter(|&&protocol| self.http2 || protocol != HTTP2_ALPN);
+        config.alpn_protocols = offered.map(|protocol| protocol.to_vec()).collect();
         // A client that offers HTTP too never gets it (RFC 8737 section 3).
         config.alpn_protocols.extend(self.acme.map(|_| ACME_TLS_ALPN.to_vec()));
         // Sessions are in the tickets, so the server keeps none.

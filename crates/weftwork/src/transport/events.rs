@@ -355,6 +355,7 @@ impl Rule {
     /// A target with `https` on a connection that is not secured.
     pub(crate) const MISDIRECTED: Rule = Rule("RFC 9110 §7.4");
     pub(crate) const PROXY_PROTOCOL: Rule = Rule("PROXY protocol");
+    pub(crate) const HTTP2: Rule = Rule("RFC 9113 §8.1.1");
 }
 
 impl From<Fault> for Rule {
@@ -369,7 +370,7 @@ impl Label for Rule {
     fn values() -> &'static [&'static str] {
         static RULES: OnceLock<Vec<&str>> = OnceLock::new();
         RULES.get_or_init(|| {
-            let own = [Rule::MISDIRECTED.0, Rule::PROXY_PROTOCOL.0];
+            let own = [Rule::MISDIRECTED.0, Rule::PROXY_PROTOCOL.0, Rule::HTTP2.0];
             let mut rules: Vec<_> = Fault::ALL.iter().map(|fault| fault.rule()).chain(own).collect();
             rules.sort_unstable();
             rules.dedup();

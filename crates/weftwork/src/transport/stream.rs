@@ -10,6 +10,7 @@
 //! addresses then belongs to the kernel. A keep-alive request had two of those returns, which cost 0.66 us
 //! (docs/performance.md, "Returns after system calls").
 
+mod pipe;
 mod session;
 mod socket;
 
@@ -24,6 +25,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
+pub(crate) use self::pipe::{StreamHub, StreamPipe};
 pub(crate) use self::socket::Socket;
 use self::socket::{Cork, RecvTimeout, retry};
 use super::system::{SEND, SOCKETS_WAIT, cork, limit_unread};
@@ -37,11 +39,11 @@ pub(crate) enum Stream {
     /// A socket with a TLS session. Its code is kept out of the functions for sockets in clear.
     #[cfg(feature = "_tls")]
     Tls(Box<TlsStream>),
-    /// A connection in memory for tests. Its owner drives it, and no engine does.
+    /// A connection in memory: one request of an HTTP/2 connection, or a test.
     Memory(Arc<dyn Duplex>),
 }
 
-/// An end of a connection in memory. It fails with the same errors as a socket.
+/// An end of a connection in memory, such as one request of HTTP/2. It fails with the same errors as a socket.
 pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
@@ -54,8 +56,18 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Returns whether the peer has closed its side, even if bytes are still unread.
     fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
-    /// Returns any open descriptor. It is never polled.
-    fn fd(&self) -> BorrowedFd<'_>;
+    /// Returns the facts of the TLS session that the connection stands for.
+    #[cfg(feature = "_tls")]
+    fn tls_info(&self) -> Option<&crate::TlsInfo> {
+        None
+    }
+    /// Returns whether a thread can wait for it. The owner of other connections in memory decides how waits end.
+    fn is_pollable(&self) -> bool {
+        false
+    }
+    /// Returns a descriptor for a thread that waits for bytes, for space, or for one of the two. It is readable while there are
+    /// some, and after the end.
+    fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>>;
 }
 
 /// Returns whether an I/O error means that the operation would block.
@@ -356,6 +368,14 @@ impl Stream {
         }
     }
 
+    /// Returns the end of a connection in memory, if this is one.
+    pub(crate) fn memory(&self) -> Option<&dyn Duplex> {
+        match self {
+            Stream::Memory(memory) => Some(&**memory),
+            _ => None,
+        }
+    }
+
     /// Returns whether a read of `count` bytes into this space has emptied the socket.
     #[inline(always)]
     pub(crate) fn is_emptied(&self, count: usize, space: usize) -> bool {
@@ -387,7 +407,8 @@ impl AsFd for Stream {
             Stream::Socket(socket) => socket.fd.as_fd(),
             #[cfg(feature = "_tls")]
             Stream::Tls(tls) => tls.socket.fd.as_fd(),
-            Stream::Memory(memory) => memory.fd(),
+            // Its waits use `Stream::memory`. Without a descriptor of its own, nothing is reported.
+            Stream::Memory(memory) => memory.fd(true, true).unwrap_or_else(|_| rustix::stdio::stdin()),
         }
     }
 }

@@ -13,7 +13,7 @@ use weftwork::{
 };
 
 use super::CASE;
-use crate::support::{Client, is_logged, keep_log, logged};
+use crate::support::{Client, eventually, is_logged, keep_log, logged};
 
 /// Panics as it is dropped.
 #[derive(Clone, Debug)]
@@ -102,6 +102,42 @@ fn answer(case: &str, req: &mut Request<'_>) -> Response {
             })
         }
         "filter" => Response::stream(|out| out.write_all(b"hello")).filter_stream(Filter(None)),
+        "two-values" => {
+            let mine = Mine;
+            Response::stream(move |_| {
+                drop(mine);
+                Ok(())
+            })
+            .filter_stream(Filter(Some(Mine)))
+        }
+        // These wait for longer than their clients.
+        "waits" => hello()
+            .with_delay(Duration::from_secs(600))
+            .map_final({
+                let mine = Mine;
+                move |response| {
+                    let _ = &mine;
+                    response
+                }
+            })
+            .filter_stream(Filter(Some(Mine))),
+        "waits-long" => {
+            let (sender, response) = Response::later(Duration::from_secs(600), Response::bytes(owned(10)));
+            std::mem::forget(sender);
+            response.filter_stream(Filter(Some(Mine)))
+        }
+        "fed" => {
+            let (sender, feed) = Feed::new(FeedLimits { bytes_max: u64::MAX, ..FeedLimits::default() });
+            (0..4).for_each(|_| sender.send(owned(4 << 20)).unwrap());
+            std::mem::forget(sender);
+            Response::feed(feed.with_heartbeat(owned(1)).with_final_message(owned(1)))
+        }
+        "fed-upgrade" => {
+            let (sender, feed) = Feed::new(FeedLimits { bytes_max: u64::MAX, ..FeedLimits::default() });
+            (0..4).for_each(|_| sender.send(owned(4 << 20)).unwrap());
+            std::mem::forget(sender);
+            Response::upgrade_fed(HeaderValue::from_static("echo"), feed, Receiver(Mine))
+        }
         "filter-drop" => Response::stream(|_| Ok(())).filter_stream(Filter(Some(Mine))),
         "later" => hello().with_delay(Duration::from_millis(1)).filter_stream(Filter(None)),
         "change" => {
@@ -187,6 +223,7 @@ fn what_has_no_answer_yet_gets_500() {
         "writer",
         "filter",
         "filter-drop",
+        "two-values",
         "later",
         "change",
         "change-drop",
@@ -217,7 +254,7 @@ fn what_has_no_answer_yet_gets_500() {
 #[test]
 fn a_writer_that_is_not_called_is_answered_with_500() {
     let running = start();
-    for case in ["writer", "filter-drop"] {
+    for case in ["writer", "filter-drop", "two-values"] {
         let mut client = asked(&running, "HEAD", case, "\r\n");
         assert_eq!(client.answer_to_head().status, 500, "{case}");
         is_named("HEAD", case);
@@ -246,6 +283,28 @@ fn a_whole_answer_is_delivered_and_its_connection_goes_on() {
             }
         }
     }
+    ends_well(running);
+}
+
+/// Several values of one connection panic as it ends. Two panics at once would end the process.
+#[test]
+fn a_connection_that_ends_early_ends_alone() {
+    let running = start();
+    for case in ["waits", "waits-long", "fed", "fed-upgrade", "long"] {
+        for _ in 0..3 {
+            let before = running.stats().panics;
+            let clients = [(); 3].map(|()| {
+                let rest =
+                    if case == "fed-upgrade" { "Connection: upgrade\r\nUpgrade: echo\r\n\r\n" } else { "\r\n" };
+                asked(&running, "GET", case, rest)
+            });
+            clients.into_iter().for_each(Client::reset);
+            eventually(&format!("{case}: they are gone"), || running.stats().connections == 0);
+            assert!(running.stats().panics > before, "{case}");
+            Client::connect(&running).get("/ok").is(200, "hello");
+        }
+    }
+    is_logged(&["ERROR a value of a response panicked at GET /waits/", "as its connection ended: a value panics"]);
     ends_well(running);
 }
 

@@ -33,6 +33,16 @@ impl Answer {
         answer
     }
 
+    /// Checks a head of HTTP/2, which has no fields of a connection (RFC 9113 section 8.2.2).
+    pub(super) fn of_http2(status: u16, fields: Vec<(String, String)>) -> Answer {
+        let answer = Answer { status, fields, body: Vec::new(), trailers: Vec::new() };
+        for name in ["connection", "keep-alive", "transfer-encoding", "upgrade"] {
+            assert_eq!(answer.field(name), None, "{answer:?}");
+        }
+        answer.check();
+        answer
+    }
+
     fn check(&self) {
         for name in ["connection", "content-length", "transfer-encoding", "date", "content-type"] {
             assert!(self.values(name).len() <= 1, "{name} is given more than once: {self:?}");

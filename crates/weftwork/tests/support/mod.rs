@@ -6,6 +6,7 @@ mod client;
 mod client_stream;
 mod engine;
 mod gate;
+mod http2;
 mod logged;
 mod site;
 #[cfg(feature = "_tls")]
@@ -29,6 +30,8 @@ pub(crate) use client_stream::ClientStream;
 pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
+#[allow(unused_imports)]
+pub(crate) use http2::{ANNOUNCED, Http2Client};
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]

@@ -118,7 +118,8 @@ impl Plan {
         self.content_length = length;
         self.delimiter = match (length, version) {
             (Some(length), _) => Delimiter::Length(length),
-            (None, Version::Http11) => Delimiter::Chunked,
+            // HTTP/2: until the stream ends.
+            (None, Version::Http11 | Version::Http2) => Delimiter::Chunked,
             (None, Version::Http10) => Delimiter::Close,
         };
         self.close |= self.delimiter == Delimiter::Close;

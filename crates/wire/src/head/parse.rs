@@ -93,6 +93,7 @@ fn conclude(head: &mut Head, host: Option<Span>, seen: &Seen) -> Result<(), Faul
     head.keep_alive = facts.keep_alive;
     head.expect_continue = facts.expect_continue;
     head.upgrade = facts.upgrade;
+    head.protocol = None;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use crate::date::Date;
 use crate::encode::{self, ResponseHead};
 use crate::error::Misuse;
 use crate::head::{Head, Version};
+use crate::segment;
 use crate::state::{Reading, WriteEvent};
 
 use super::Http1;
@@ -29,10 +30,14 @@ impl Http1 {
         }
         encode::interim(status, fields)?;
         self.writing = writing;
-        if self.request.version == Version::Http11 {
-            encode::write_interim(status, fields, out);
-            self.request.expects_continue &= status != StatusCode::CONTINUE;
+        match self.request.version {
+            Version::Http10 => return Ok(()),
+            Version::Http11 => encode::write_interim(status, fields, out),
+            Version::Http2 => {
+                segment::write_interim(out, |out| encode::write_interim_block(status, fields, out))
+            }
         }
+        self.request.expects_continue &= status != StatusCode::CONTINUE;
         Ok(())
     }
 

@@ -265,6 +265,7 @@ fn error_type(status: u16) -> &'static str {
 fn version_label(version: Option<Version>) -> &'static str {
     match version {
         Some(Version::HTTP_10) => "1.0",
+        Some(Version::HTTP_2) => "2",
         Some(_) => "1.1",
         None => "",
     }

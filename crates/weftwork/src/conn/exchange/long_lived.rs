@@ -13,7 +13,7 @@ use crate::transport::Tick;
 /// Refuses a CONNECT that the handler did not check. After a 2xx, the client would use the connection as a tunnel, and
 /// take this server for an open proxy (RFC 9110 section 9.3.6).
 #[cold]
-pub(super) fn refuse_without_tunnel(response: &mut Response) {
+pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool) {
     // For a later response, this check comes again.
     if response.is_to_come()
         || matches!(&response.payload, Payload::LongLived(long_lived) if long_lived.is_other_protocol())
@@ -25,7 +25,7 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
         *response = problem.into_response();
     }
     // Bytes that the client has sent by now may belong to the tunnel, and are not a request.
-    response.close = true;
+    response.close |= !is_stream;
 }
 
 impl ConnExchange<'_> {
@@ -82,7 +82,8 @@ impl ConnExchange<'_> {
         let detail = "a request cannot be upgraded before its body was read";
         let (line, id) = (self.target(), self.id_for_log());
         log_client(self.cx, format_args!("{detail}, at {line}{id}"));
-        let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response().with_close();
+        let refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response();
+        let mut refusal = self.last_of(refusal);
         let mut payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
         let after = self.whole(&refusal, &mut payload, now).unwrap_or(After::Close);
         self.conn.phase = Phase::Send(after);

@@ -43,7 +43,7 @@ impl ConnExchange<'_> {
             self.conn.phase = Phase::Send(After::Close);
             return now;
         }
-        let mut answer = busy.map_or_else(Response::server_error, Problem::into_response).with_close();
+        let mut answer = self.last_of(busy.map_or_else(Response::server_error, Problem::into_response));
         self.conn.timer.resume(now);
         let mut payload = std::mem::replace(&mut answer.payload, Payload::Empty);
         let after = self.whole(&answer, &mut payload, now).unwrap_or(After::Close);

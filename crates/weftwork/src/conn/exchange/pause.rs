@@ -1,7 +1,6 @@
 //! Pauses of a streamed body's writer, during which it notices that the client has gone.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::ConnExchange;
@@ -43,8 +42,11 @@ impl ConnExchange<'_> {
             let is_full = self.bytes_kept() > AHEAD_BYTES_MAX;
             let waited = self.wait_unseen(until, |live| {
                 // A client that sends without end is not read any further. The next write notices if it has gone.
-                let fd = if is_full { live.cx.stage_fd(stage) } else { live.conn.stream.as_fd() };
-                live.wait.wait_ready(fd, Readiness::Read, until, stage)
+                let (fd, ready) = match is_full {
+                    true => (live.cx.stage_fd(stage), Readiness::Read),
+                    false => Readiness::Read.of(&live.conn.stream)?,
+                };
+                live.wait.wait_ready(fd, ready, until, stage)
             });
             match waited {
                 Ok(()) if is_full => {}

@@ -1,7 +1,6 @@
 //! Reading the body of a request for a handler: bytes that have arrived, then bytes that it waits for.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use http::StatusCode;
 use weftwork_wire::{BodyEvent, Fault};
@@ -212,7 +211,10 @@ impl ConnExchange<'_> {
         // A client may read its response up to here before it sends more. Bytes that the kernel could not accept follow
         // as soon as it has space.
         let ready = if self.conn.unsent() > 0 { Readiness::Either } else { Readiness::Read };
-        let waited = self.wait_unseen(until, |live| live.wait.ready(live.conn.stream.as_fd(), ready, until));
+        let waited = self.wait_unseen(until, |live| {
+            let (fd, ready) = ready.of(&live.conn.stream)?;
+            live.wait.ready(fd, ready, until)
+        });
         if until < deadline && waited.as_ref().is_err_and(is_timed_out) {
             return Ok(false);
         }

@@ -32,7 +32,7 @@ impl Exchange for ConnExchange<'_> {
 
     #[cfg(feature = "_tls")]
     fn tls(&self) -> Option<&crate::TlsInfo> {
-        self.conn.stream.tls()?.info()
+        self.conn.tls_info()
     }
 
     fn source(&self) -> Source<'_> {

@@ -1,7 +1,6 @@
 //! Writes a response while its writer runs: in parts, as fast as its client reads them.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::Method;
@@ -61,7 +60,7 @@ impl<'a> ConnExchange<'a> {
         if !matches!(error.class(), ErrorClass::Client(_)) {
             return self.fail(&error, meant);
         }
-        let mut response = error.into_response().with_close().in_place_of(meant);
+        let mut response = self.last_of(error.into_response()).in_place_of(meant);
         let mut payload = std::mem::replace(&mut response.payload, Payload::Empty);
         let now = self.wait.now();
         self.whole(&response, &mut payload, now)
@@ -210,7 +209,8 @@ impl<'a> ConnExchange<'a> {
             if flushed == Flushed::WouldBlock {
                 let until = self.conn.deadline(self.cx);
                 let waited = self.wait_unseen(until, |live| {
-                    live.wait.ready(live.conn.stream.as_fd(), Readiness::Write, until)
+                    let (fd, ready) = Readiness::Write.of(&live.conn.stream)?;
+                    live.wait.ready(fd, ready, until)
                 });
                 match waited {
                     Err(error)

@@ -103,6 +103,7 @@ impl Rig {
             match conn.step(now, &self.cx) {
                 Step::Call => self.call(),
                 Step::Handshake => conn.advance_handshake(now, &self.cx),
+                Step::Stream => unreachable!("HTTP/2 is off"),
                 Step::Close => self.close(),
                 Step::Upgrade => unreachable!("nothing in this talk is an upgrade"),
                 Step::WaitFeed if !conn.watch_feed(&self.bell, 0) => {}

@@ -152,7 +152,7 @@ impl Shared {
                 Step::Close => return Outcome::Closed,
                 Step::Upgrade if self.must_yield(false) => return Outcome::ToLoop,
                 Step::Upgrade => return Outcome::Upgraded,
-                Step::WaitFeed => return Outcome::ToLoop,
+                Step::WaitFeed | Step::Stream => return Outcome::ToLoop,
                 Step::Handshake => conn.advance_handshake(now, &self.cx),
                 // A feed may last for as long as its client sends or reads, so its loop serves it.
                 Step::Read | Step::Write if conn.is_fed() => return self.flush_to_loop(conn, now),

@@ -16,7 +16,7 @@ use crate::transport::address::Address;
 fn alone(handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
     let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
-    let engine = Workers::new(1, site.cx, Arc::new(handler), vec![site.listener]).unwrap();
+    let engine = Workers::new(1, site.cx, Arc::new(handler), vec![site.listener]).unwrap().0;
     engine.threads.give_at_most(1);
     (engine, address)
 }
@@ -33,8 +33,8 @@ fn each_connection_of_a_burst_has_a_thread() {
     for acceptors in 1..=2 {
         let size = 24;
         let (burst, site) = Burst::pending(size);
-        let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap();
-        engine.open().unwrap();
+        let engine = Workers::new(acceptors, site.cx, site.handler, vec![site.listener]).unwrap().0;
+        engine.open(None).unwrap();
         burst.wait_until_all_run();
         // An extra thread may start for a job that another thread takes.
         assert!((size..size + size / 4).contains(&engine.threads()), "{}", engine.threads());
@@ -47,7 +47,7 @@ fn each_connection_of_a_burst_has_a_thread() {
 #[test]
 fn one_thread_serves_more_connections_than_there_are_threads() {
     let (engine, address) = alone(|_: &mut Request<'_>| "hello");
-    engine.open().unwrap();
+    engine.open(None).unwrap();
     let mut kept: Vec<_> = (0..3).map(|_| connect(address)).collect();
     kept.iter_mut().for_each(|stream| ask_on(stream, "/"));
     kept.iter_mut().for_each(|stream| is_next_answer(stream, "hello"));
@@ -60,7 +60,7 @@ fn connections_that_wait_are_served_while_the_server_drains() {
     let (engine, address) = alone(|_: &mut Request<'_>| "hello");
     let mut kept: Vec<_> = (0..3).map(|_| connect(address)).collect();
     kept.iter_mut().for_each(|stream| ask_on(stream, "/"));
-    engine.open().unwrap();
+    engine.open(None).unwrap();
     is_next_answer(&mut kept[0], "hello");
     burst::eventually("the others are accepted", || engine.cx.stats().connections == 3);
     engine.cx.enter(Stage::Draining);
@@ -89,7 +89,7 @@ fn does_not_keep_others_out(request: &str, more: &str) {
         _ => Response::text("hello"),
     };
     let (engine, address) = alone(handler);
-    engine.open().unwrap();
+    engine.open(None).unwrap();
     let mut lasts = connect(address);
     lasts.write_all(request.as_bytes()).unwrap();
     burst::eventually("it is served", || engine.pool.stats().idle == 0);
@@ -139,7 +139,7 @@ fn an_upgraded_connection_does_not_keep_others_out() {
 #[test]
 fn a_client_that_asks_without_end_does_not_keep_others_out() {
     let (engine, address) = alone(|_: &mut Request<'_>| "hello");
-    engine.open().unwrap();
+    engine.open(None).unwrap();
     while_asking_without_end(&connect(address), || {
         burst::eventually("it is answered", || engine.cx.stats().requests > 1000);
         let mut other = connect(address);
@@ -157,8 +157,8 @@ fn kept_connections_are_answered() {
     let (_burst, site) = Burst::pending(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let handler = Arc::new(|req: &mut Request<'_>| req.path().to_owned());
-    let engine = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap();
-    engine.open().unwrap();
+    let engine = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap().0;
+    engine.open(None).unwrap();
     let mut kept: Vec<_> = (0..8).map(|_| connect(address)).collect();
     for round in 0..100 {
         let path = format!("/{round}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Stream;
 #[cfg(feature = "_tls")]
-use crate::transport::tls::{TlsAcceptor, TlsStream};
+use crate::transport::tls::{TlsAcceptor, TlsInfo, TlsStream};
 
 impl Stream {
     /// Tells the peer of a TLS session that nothing more follows. Returns false if the kernel has no space for that yet.
@@ -49,6 +49,16 @@ impl Stream {
             Stream::Tls(tls) => tls.has_unsent(),
             _ => false,
         }
+    }
+
+    /// Returns whether the connection has or begins a TLS session.
+    #[inline(always)]
+    pub(crate) fn is_tls(&self) -> bool {
+        #[cfg(feature = "_tls")]
+        if let Stream::Tls(_) = self {
+            return true;
+        }
+        false
     }
 
     /// Returns whether the next bytes to send must be those that a short or blocked send has left. In clear, others can
@@ -98,6 +108,25 @@ impl Stream {
         match self {
             Stream::Tls(tls) => Some(tls),
             _ => None,
+        }
+    }
+
+    /// Returns the facts of the session that a connection in memory stands for.
+    #[cold]
+    pub(crate) fn info_of_test(&self) -> Option<&TlsInfo> {
+        match self {
+            Stream::Memory(memory) => memory.tls_info(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the peer speaks TLS, or will.
+    #[inline(always)]
+    pub(crate) fn is_secured(&self) -> bool {
+        match self {
+            Stream::Socket(_) => false,
+            Stream::Tls(_) => true,
+            Stream::Memory(_) => self.info_of_test().is_some(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use rustls::crypto::cipher::{MessageEncrypter, OutboundPlainMessage};
 use rustls::{ClientConnection, ConnectionTrafficSecrets, ContentType, ProtocolVersion};
 
+use super::scratch::Output;
 use super::session::{PLAIN_BYTES_MAX, Session};
 use super::testing::{Configs, providers};
 
@@ -129,8 +130,10 @@ impl Server {
     fn send(&mut self, count: usize) {
         if !self.outcome.has_failed {
             for part in vec![0; count].chunks(PLAIN_BYTES_MAX) {
+                let mut sealed = Output::default();
                 // After its end, the session refuses.
-                let _ = self.session.seal(part, &mut self.rest, &mut self.out);
+                let _ = self.session.seal(part, &mut self.rest, &mut sealed);
+                self.out.extend_from_slice(sealed.bytes());
             }
         }
     }
@@ -156,14 +159,14 @@ fn open(configs: &Configs) -> (ClientConnection, Server) {
 }
 
 /// A client that encrypts records of any content.
-struct RawClient {
+pub(super) struct RawClient {
     encrypter: Box<dyn MessageEncrypter>,
     sequence: u64,
 }
 
 impl RawClient {
     #[allow(deprecated, reason = "its replacement gives no keys for records of other types")]
-    fn of(client: ClientConnection) -> RawClient {
+    pub(super) fn of(client: ClientConnection) -> RawClient {
         let suite = client.negotiated_cipher_suite().expect("a suite");
         let (sequence, secret) = client.dangerous_extract_secrets().expect("it is enabled").tx;
         let (key, iv) = match secret {
@@ -183,7 +186,7 @@ impl RawClient {
         RawClient { encrypter, sequence }
     }
 
-    fn record(&mut self, typ: ContentType, payload: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn record(&mut self, typ: ContentType, payload: &[u8]) -> Option<Vec<u8>> {
         let plain = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_2, payload: payload.into() };
         let record = self.encrypter.encrypt(plain, self.sequence).ok()?.encode();
         self.sequence += 1;

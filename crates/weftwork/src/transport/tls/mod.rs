@@ -28,9 +28,11 @@ pub(crate) use acceptor::{Current, TlsAcceptor};
 pub(crate) use failure::HandshakeError;
 pub use info::TlsInfo;
 pub(crate) use scratch::trim_scratch;
-pub(crate) use stream::{Handshake, TlsStream};
+pub(crate) use stream::{Established, Handshake, TlsStream};
 
 /// Protocols that the server offers to clients (RFC 7301), the preferred one first.
-pub(crate) const ALPN: &[&[u8]] = &[b"http/1.1"];
+pub(crate) const ALPN: &[&[u8]] = &[HTTP2_ALPN, b"http/1.1"];
+/// Name of HTTP/2 in that list (RFC 9113 section 3.2).
+pub(crate) const HTTP2_ALPN: &[u8] = b"h2";
 /// Protocol of the challenge `tls-alpn-01` (RFC 8737 section 6.2). It ends with the handshake.
 pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";

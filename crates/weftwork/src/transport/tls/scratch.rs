@@ -13,9 +13,46 @@ const OUTPUT_BYTES_KEPT: usize = 72 << 10;
 pub(super) struct Scratch {
     /// Of constant length, so that nothing is cleared before a read.
     pub(super) input: Vec<u8>,
-    pub(super) output: Vec<u8>,
+    /// Records with plaintext.
+    pub(super) sealed: Output,
+    /// Records about the session.
+    pub(super) control: Vec<u8>,
     /// Plaintext from two places, for one record.
     pub(super) joined: Vec<u8>,
+}
+
+/// Bytes behind each other. Their space is not cleared again for each use.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    buffer: Vec<u8>,
+    used: usize,
+}
+
+impl Output {
+    /// Returns space for `count` bytes behind those that are in use.
+    pub(super) fn space(&mut self, count: usize) -> &mut [u8] {
+        let end = self.used + count;
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        &mut self.buffer[self.used..end]
+    }
+
+    /// Counts bytes of the space as used.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.used += count;
+        debug_assert!(self.used <= self.buffer.len());
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.used]
+    }
+
+    fn clear(&mut self) {
+        self.used = 0;
+        self.buffer.truncate(OUTPUT_BYTES_KEPT);
+        self.buffer.shrink_to(OUTPUT_BYTES_KEPT);
+    }
 }
 
 thread_local! {
@@ -28,9 +65,9 @@ pub(super) fn with_scratch<R>(act: impl FnOnce(&mut Scratch) -> R) -> R {
     // Without thread-local storage, at the end of a thread, the buffers are made for this call.
     let mut scratch = SCRATCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let result = act(&mut scratch);
-    scratch.output.clear();
+    scratch.sealed.clear();
+    scratch.control.clear();
     scratch.joined.clear();
-    scratch.output.shrink_to(OUTPUT_BYTES_KEPT);
     let _ = SCRATCH.try_with(|cell| cell.set(Some(scratch)));
     result
 }

@@ -10,6 +10,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use rustls::{HandshakeKind, ServerConfig};
 
 use super::info::TlsInfo;
+use super::scratch::Output;
 
 /// Largest record: header, plaintext, and what the cipher adds (RFC 5246 section 6.2.3, RFC 8446 section 5.2).
 pub(super) const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
@@ -132,25 +133,20 @@ impl Session {
         &mut self,
         plain: &[u8],
         rest: &mut [u8],
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Result<(), EncryptError> {
         debug_assert!(plain.len() <= PLAIN_BYTES_MAX);
-        let start = out.len();
         let mut space = plain.len() + 2 * OVERHEAD_BYTES_MAX;
         loop {
-            out.resize(start + space, 0);
-            match self.write(rest, |traffic, space| traffic.encrypt(plain, space), &mut out[start..]) {
+            match self.write(rest, |traffic, space| traffic.encrypt(plain, space), out.space(space)) {
                 Ok(count) => {
-                    out.truncate(start + count);
+                    out.advance(count);
                     return Ok(());
                 }
                 Err(EncryptError::InsufficientSize(wanted)) if wanted.required_size > space => {
                     space = wanted.required_size;
                 }
-                Err(error) => {
-                    out.truncate(start);
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -208,7 +204,7 @@ impl Session {
     pub(super) fn info(&self, server_name: Option<Box<str>>) -> TlsInfo {
         TlsInfo::new(
             self.conn.protocol_version(),
-            self.conn.negotiated_cipher_suite(),
+            self.conn.negotiated_cipher_suite().map(|suite| suite.suite()),
             server_name,
             self.conn.alpn_protocol(),
             self.conn.handshake_kind() == Some(HandshakeKind::Resumed),

@@ -122,28 +122,8 @@ impl State {
         into: &mut Vec<u8>,
         flags: RecvFlags,
     ) -> io::Result<usize> {
-        match self.step {
-            TlsStep::Open => {}
-            TlsStep::Clear | TlsStep::NotTls => {
-                if into.len() == into.capacity() {
-                    into.reserve(HANDSHAKE_READ_BYTES);
-                }
-                let space = into.capacity() - into.len();
-                let count = socket.recv(into, flags)?;
-                self.emptied = count < space;
-                return Ok(count);
-            }
-            // The bytes are for the handshake.
-            TlsStep::Handshake | TlsStep::Failed => {
-                if self.step == TlsStep::Failed {
-                    self.partial.clear();
-                }
-                self.partial.reserve(HANDSHAKE_READ_BYTES);
-                let space = self.partial.capacity() - self.partial.len();
-                let count = socket.recv(&mut self.partial, flags)?;
-                self.emptied = count < space;
-                return Ok(count);
-            }
+        if self.step != TlsStep::Open {
+            return self.recv_without_session(socket, into, flags);
         }
         if !self.pending.is_empty() {
             self.emptied = false;
@@ -167,10 +147,13 @@ impl State {
                     self.emptied = false;
                     return Ok(0);
                 }
-                let fed = self.feed(&mut scratch.input[..kept + count], into, &mut scratch.output);
+                let fed = self.feed(&mut scratch.input[..kept + count], into, &mut scratch.control);
                 if let Some(error) = fed.error {
                     self.fail(socket, scratch);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+                if !scratch.control.is_empty() {
+                    self.send_control(socket, &mut scratch.control);
                 }
                 // After its end, the peer's silence is known without another read of the socket.
                 self.peer_closed |= fed.peer_closed;
@@ -184,6 +167,38 @@ impl State {
                 }
             }
         })
+    }
+
+    /// Reads bytes in clear, or bytes for the handshake.
+    #[cold]
+    fn recv_without_session(
+        &mut self,
+        socket: &Socket,
+        into: &mut Vec<u8>,
+        flags: RecvFlags,
+    ) -> io::Result<usize> {
+        match self.step {
+            TlsStep::Clear | TlsStep::NotTls => {
+                if into.len() == into.capacity() {
+                    into.reserve(HANDSHAKE_READ_BYTES);
+                }
+                let space = into.capacity() - into.len();
+                let count = socket.recv(into, flags)?;
+                self.emptied = count < space;
+                Ok(count)
+            }
+            // The bytes are for the handshake.
+            TlsStep::Open | TlsStep::Handshake | TlsStep::Failed => {
+                if self.step == TlsStep::Failed {
+                    self.partial.clear();
+                }
+                self.partial.reserve(HANDSHAKE_READ_BYTES);
+                let space = self.partial.capacity() - self.partial.len();
+                let count = socket.recv(&mut self.partial, flags)?;
+                self.emptied = count < space;
+                Ok(count)
+            }
+        }
     }
 
     /// Feeds the session, and keeps what is left of a record.
@@ -207,8 +222,14 @@ impl State {
     #[cold]
     fn fail(&mut self, socket: &Socket, scratch: &mut Scratch) {
         self.step = TlsStep::Failed;
+        self.send_control(socket, &mut scratch.control);
+    }
+
+    /// Sends records about the session, behind those that wait.
+    #[cold]
+    fn send_control(&mut self, socket: &Socket, control: &mut Vec<u8>) {
         let unsent = self.unsent.get_or_insert_default();
-        unsent.bytes.append(&mut scratch.output);
+        unsent.bytes.append(control);
         unsent.records.push((unsent.bytes.len(), 0));
         let _ = self.flush(socket, false);
     }
@@ -307,21 +328,20 @@ impl State {
             };
             (first, second) = (&first[of_first..], &second[of_second..]);
             session
-                .seal(part, &mut self.partial, &mut scratch.output)
+                .seal(part, &mut self.partial, &mut scratch.sealed)
                 .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-            records.push(scratch.output.len(), part.len());
+            records.push(scratch.sealed.bytes().len(), part.len());
         }
-        let sent = match socket.send(&scratch.output, more) {
+        let sealed = scratch.sealed.bytes();
+        let sent = match socket.send(sealed, more) {
             Err(error) if is_would_block(&error) => 0,
             sent => sent?,
         };
-        if sent == scratch.output.len() {
+        if sent == sealed.len() {
             return Ok(records.plain);
         }
-        let bytes = std::mem::take(&mut scratch.output);
-        let ends = records.ends[..records.count].to_vec();
-        let mut unsent = Unsent { bytes, sent, records: ends, reported: 0 };
-        let reported = unsent.take_reported();
+        let unsent = records.after(sent, sealed);
+        let reported = records.plain - unsent.records.iter().map(|(_, plain)| plain).sum::<usize>();
         self.unsent = Some(Box::new(unsent));
         if reported > 0 { Ok(reported) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
@@ -340,6 +360,13 @@ impl Records {
         self.ends[self.count] = (end, plain);
         self.count += 1;
         self.plain += plain;
+    }
+
+    /// Returns what is left of the records if only `sent` bytes of them were sent.
+    fn after(&self, sent: usize, sealed: &[u8]) -> Unsent {
+        let left = self.ends[..self.count].iter().filter(|(end, _)| *end > sent);
+        let records = left.map(|(end, plain)| (end - sent, *plain)).collect();
+        Unsent { bytes: sealed[sent..].to_vec(), sent: 0, records, reported: 0 }
     }
 
     fn is_full(&self) -> bool {

@@ -40,15 +40,27 @@ pub(crate) enum Handshake {
 pub(crate) struct TlsStream {
     pub(in crate::transport) socket: Socket,
     state: Mutex<State>,
-    established: OnceLock<Established>,
+    established: OnceLock<Arc<Established>>,
     acceptor: Arc<TlsAcceptor>,
 }
 
 /// What stays of the handshake.
 #[derive(Debug)]
-struct Established {
+pub(crate) struct Established {
     info: TlsInfo,
     names: Arc<NameTable>,
+}
+
+impl Established {
+    /// Returns the facts of the session.
+    pub(crate) fn info(&self) -> &TlsInfo {
+        &self.info
+    }
+
+    /// Returns whether a request for `authority` belongs to another connection (421).
+    pub(crate) fn is_misdirected(&self, authority: &str) -> bool {
+        self.names.is_misdirected(self.info.server_name(), authority)
+    }
 }
 
 impl std::fmt::Debug for TlsStream {
@@ -82,14 +94,12 @@ impl TlsStream {
 
     /// Returns the facts of an established session.
     pub(crate) fn info(&self) -> Option<&TlsInfo> {
-        self.established.get().map(|established| &established.info)
+        self.established.get().map(|established| established.info())
     }
 
-    /// Returns whether a request for `authority` belongs to another connection (421).
-    pub(crate) fn is_misdirected(&self, authority: &str) -> bool {
-        self.established
-            .get()
-            .is_some_and(|Established { info, names }| names.is_misdirected(info.server_name(), authority))
+    /// Returns what stays of the handshake, for the requests of the connection.
+    pub(crate) fn established(&self) -> Option<&Arc<Established>> {
+        self.established.get()
     }
 
     /// Returns the name that the client has asked for.
@@ -127,7 +137,7 @@ impl TlsStream {
                 let name = state.server_name.take();
                 if let Some(session) = &state.session {
                     let (info, names) = (session.info(name), current.names.clone());
-                    let _ = self.established.set(Established { info, names });
+                    let _ = self.established.set(Arc::new(Established { info, names }));
                 }
             }
             Ok(None) => {}

@@ -1,6 +1,7 @@
 //! A kernel that does all that a kernel may do, and an edge-triggered poller that tells of it once.
 
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard};
@@ -389,7 +390,7 @@ impl Duplex for Kernel {
         None
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.null.as_fd()
+    fn fd(&self, _reads: bool, _writes: bool) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.null.as_fd())
     }
 }

@@ -205,9 +205,7 @@ fn a_connection_within_a_request_is_not_in_the_shared_poller() {
 #[test]
 fn shared_connections_without_a_thread_wait_in_the_queue() {
     let gate = Arc::new(RwLock::new(()));
-    let engine = TestEngine::open(slow_after(&gate), |shared| shared.threads.give_at_most(4));
-    // After these calls the route is known to be quick.
-    (0..2).for_each(|_| engine.is_quick());
+    let engine = TestEngine::open(GateBlocks(slow_after(&gate)), |shared| shared.threads.give_at_most(4));
     let mut streams: Vec<_> = (0..8).map(|_| engine.connect()).collect();
     for stream in &mut streams {
         (0..3).for_each(|_| is_answered_on(stream, "/gate"));

@@ -2,6 +2,7 @@
 //! its test. `WEFT_PEBBLE` is the path of its program. Without that variable, the tests are left out.
 
 mod authority;
+mod servers;
 pub(super) mod site;
 
 use std::sync::Arc;

@@ -37,9 +37,11 @@ impl Server {
     }
 
     fn send(&mut self, plain: &[u8]) {
+        let mut sealed = Output::default();
         for part in plain.chunks(PLAIN_BYTES_MAX) {
-            self.session.seal(part, &mut self.rest, &mut self.out).unwrap();
+            self.session.seal(part, &mut self.rest, &mut sealed).unwrap();
         }
+        self.out.extend_from_slice(sealed.bytes());
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{ClientConnection, ContentType, StreamOwned};
 
+use super::super::fuzzing::RawClient;
 use super::super::testing::Configs;
 use super::*;
 use crate::transport::Stream;
@@ -233,6 +234,29 @@ fn a_client_that_does_not_speak_tls_is_found_by_its_first_byte() {
     let mut bytes = [0; 5];
     client.sock.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"plain");
+}
+
+/// Records are numbered, so a client could read nothing after one that was lost.
+#[test]
+fn a_refused_renegotiation_is_told_before_the_next_response() {
+    for configs in Configs::all().iter().step_by(2) {
+        let (stream, client) = open(configs);
+        let (conn, mut socket) = client.into_parts();
+        let mut hello = Vec::new();
+        configs.client().write_tls(&mut hello).unwrap();
+        let record = RawClient::of(conn).record(ContentType::Handshake, &hello[5..]).unwrap();
+        socket.write_all(&record).unwrap();
+        would_block(stream.recv(&mut Vec::new()));
+        assert_eq!(stream.send(b"answer", false).unwrap(), 6);
+        let mut bytes = [0; 1000];
+        let count = socket.read(&mut bytes).unwrap();
+        let (mut types, mut rest) = (Vec::new(), &bytes[..count]);
+        while let Some(length) = records::record_len(rest) {
+            types.push(ContentType::from(rest[0]));
+            rest = &rest[length..];
+        }
+        assert_eq!(types, [ContentType::Alert, ContentType::ApplicationData]);
+    }
 }
 
 #[test]

@@ -74,7 +74,10 @@ impl Site {
 
     /// Connects as a client that trusts `root` and has that time, and returns the certificate that it got.
     pub(super) fn shown(&self, name: &str, root: &CertificateDer<'static>, at: SystemTime) -> Vec<u8> {
-        let (chain, roots) = self.connect(name, root);
+        let chain = chain_shown(self.tls_port, name);
+        let mut roots = RootCertStore::empty();
+        roots.add(root.clone()).unwrap();
+        let roots = Arc::new(roots);
         let provider = provider::default_provider();
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
         let (name, at) =
@@ -83,27 +86,19 @@ impl Site {
         verifier.verify_server_cert(&chain[0], &chain[1..], &name, &[], at).unwrap();
         chain[0].to_vec()
     }
+}
 
-    fn connect(
-        &self,
-        name: &str,
-        root: &CertificateDer<'static>,
-    ) -> (Vec<CertificateDer<'static>>, Arc<RootCertStore>) {
-        let mut roots = RootCertStore::empty();
-        roots.add(root.clone()).unwrap();
-        let roots = Arc::new(roots);
-        let seen = Arc::new(SeenChain::default());
-        let provider = provider::default_provider();
-        let config =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.dangerous().with_custom_certificate_verifier(seen.clone()).with_no_client_auth();
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut socket = TcpStream::connect(("127.0.0.1", self.tls_port)).unwrap();
-        tls.complete_io(&mut socket).unwrap();
-        let chain = std::mem::take(&mut *seen.0.lock().unwrap());
-        (chain, roots)
-    }
+/// Connects, and returns the chain that the server shows.
+fn chain_shown(port: u16, name: &str) -> Vec<CertificateDer<'static>> {
+    let seen = Arc::new(SeenChain::default());
+    let provider = provider::default_provider();
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.dangerous().with_custom_certificate_verifier(seen.clone()).with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    tls.complete_io(&mut socket).unwrap();
+    std::mem::take(&mut *seen.0.lock().unwrap())
 }
 
 fn shake_hands(mut socket: TcpStream, config: Arc<ServerConfig>) {

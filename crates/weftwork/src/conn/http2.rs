@@ -1,0 +1,205 @@
+//! A connection of HTTP/2 (RFC 9113): many requests on one socket.
+//!
+//! ```text
+//!            Step::Stream                  engine, as any connection
+//!   frames -- input.rs --> Conn of a stream -----------------------> handler
+//!                            |      ^                                   |
+//!   StreamPipe: response <---+      +--- body of the request            |
+//!        |                                                              v
+//!        +-- output.rs --> frames, as windows and priorities allow <-- response
+//! ```
+//!
+//! Each request is a [`Conn`] of its own, whose stream is one end of a [`StreamPipe`]. So everything that happens to a
+//! request of HTTP/1.1 happens in the same code to a request of HTTP/2: reading ahead, deadlines, feeds, panics,
+//! observers. The engine may move the request to any thread. The connection itself never leaves its loop, and no
+//! handler holds it.
+
+mod input;
+mod output;
+mod request;
+mod stop;
+mod streams;
+
+use std::sync::Arc;
+
+use weftwork_wire::{After, Budget, Http2, Http2Settings, Window};
+
+pub(super) use self::request::StreamEnd;
+use self::stop::Goaway;
+use self::streams::Streams;
+use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
+use crate::message::{BodyPart, WakeConn};
+use crate::transport::Tick;
+use crate::transport::context::Context;
+use crate::transport::deadlines::TimeoutKind;
+use crate::transport::stream::StreamHub;
+
+/// Part of a connection in HTTP/2.
+#[derive(Debug, Default)]
+pub(super) enum Role {
+    /// None: the connection speaks HTTP/1.1, or another protocol.
+    #[default]
+    Http1,
+    /// It has the socket.
+    Connection(Box<Http2Conn>),
+    /// It is one request.
+    Stream(StreamEnd),
+}
+
+/// State of a connection that has the socket.
+#[derive(Debug)]
+pub(super) struct Http2Conn {
+    http: Http2,
+    hub: Arc<StreamHub>,
+    streams: Streams,
+    /// Bytes of bodies that the client takes.
+    send_window: Window,
+    /// Bytes of bodies that the client may still send.
+    recv_window: Window,
+    /// Bytes of bodies that requests have not read.
+    held: u64,
+    budget: Budget,
+    /// Bytes of the input that are no whole frame.
+    part_bytes: usize,
+    /// A PING was sent, and nothing has arrived since.
+    is_pinged: bool,
+    /// A block of fields was written. The first one tells the client that the table is empty.
+    has_written_block: bool,
+    goaway: Goaway,
+    /// Streams that have changed. Kept for its capacity.
+    changed: Vec<u32>,
+}
+
+impl Conn {
+    /// Begins HTTP/2. The preface of the client is still unread.
+    pub(super) fn begin_http2(&mut self, now: Tick, cx: &Context) {
+        let settings = Http2Settings {
+            streams_max: cx.settings.http2_streams_max,
+            head_bytes_max: cx.limits.head_bytes_max,
+            connect_protocol: false,
+            ..Http2Settings::default()
+        };
+        let mut http2 = Box::new(Http2Conn {
+            http: Http2::server(&settings),
+            hub: StreamHub::new(self.stream.local_addr()),
+            streams: Streams::default(),
+            send_window: Window::default(),
+            recv_window: Window::default(),
+            held: 0,
+            budget: Budget::new(now.0),
+            part_bytes: 0,
+            is_pinged: false,
+            has_written_block: false,
+            goaway: Goaway::default(),
+            changed: Vec::new(),
+        });
+        let output = &mut self.buffers_mut().output;
+        http2.http.write_preface(output);
+        http2.grant_connection(cx, output);
+        self.role = Role::Connection(http2);
+        self.phase = Phase::Http2;
+        self.timer = self.timer.then(TimeoutKind::Head, now);
+    }
+
+    /// Returns whether the first bytes of a connection in clear may be those of HTTP/2.
+    #[cold]
+    pub(super) fn may_begin_http2(&self, cx: &Context) -> bool {
+        cx.settings.http2_cleartext && !self.is_secured()
+    }
+
+    #[inline(never)]
+    pub(super) fn step_http2(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let Role::Connection(http2) = &mut self.role else {
+            self.phase = Phase::Done;
+            return None;
+        };
+        let mut unsent = 0;
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            unsent = buffers.output.len() - buffers.sent;
+            let has_input = buffers.unread().len() > http2.part_bytes;
+            if has_input && unsent < OUTPUT_BYTES_MAX && !http2.goaway.is_final() {
+                return Some(Step::Stream);
+            }
+        }
+        if http2.hub.has_changes() || http2.streams.is_any_ready() {
+            let output = &mut self.buffers.get_or_insert_default().output;
+            if unsent < OUTPUT_BYTES_MAX {
+                http2.collect(now, cx, output);
+            }
+        }
+        if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
+            self.role = Role::Http1;
+            self.phase = Phase::Send(After::Linger);
+            return None;
+        }
+        let unsent = self.unsent();
+        // The client's side of a connection goes on while a response is not read: uploads, and windows.
+        let may_read =
+            self.read_ready && unsent < 2 * OUTPUT_BYTES_MAX && self.timer.kind == TimeoutKind::Write;
+        if unsent > 0 && !may_read {
+            return Some(Step::Write);
+        }
+        if self.read_ready {
+            return Some(Step::Read);
+        }
+        self.wait_for_frames(now);
+        Some(Step::WaitFeed)
+    }
+
+    /// Starts the time of what the connection waits for.
+    fn wait_for_frames(&mut self, now: Tick) {
+        let Role::Connection(http2) = &self.role else { return };
+        let has_part = self.buffers.as_deref().is_some_and(|buffers| !buffers.unread().is_empty());
+        let what = match (has_part || http2.http.is_in_block(), http2.streams.is_empty()) {
+            (true, _) => TimeoutKind::Head,
+            (false, true) => TimeoutKind::Idle,
+            (false, false) => TimeoutKind::Heartbeat,
+        };
+        if self.timer.kind != what {
+            self.timer = self.timer.then(what, now);
+        }
+    }
+
+    /// Returns whether the connection has many requests, and none of them is in progress.
+    #[inline]
+    pub(super) fn has_no_streams(&self) -> bool {
+        self.phase == Phase::Http2
+            && matches!(&self.role, Role::Connection(http2) if http2.streams.is_empty())
+    }
+
+    /// Wakes the owner when a stream has something for its connection. Returns false if one has already.
+    pub(super) fn watch_streams(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        match &self.role {
+            Role::Connection(http2) => http2.hub.watch(wakes, key),
+            Role::Http1 | Role::Stream(_) => true,
+        }
+    }
+
+    /// Wakes the owner of a request when its connection has something for it. Returns false if it has already.
+    pub(crate) fn watch_stream(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        match &self.role {
+            Role::Stream(end) => end.pipe.watch(!self.read_ready, self.awaits_output_space(), wakes, key),
+            Role::Http1 | Role::Connection(_) => true,
+        }
+    }
+
+    /// Returns whether this is a connection of HTTP/2, whose requests are connections of their own.
+    #[inline]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.phase == Phase::Http2
+    }
+
+    /// Leaves the rest of the response to the connection. Its head follows with the bytes to send.
+    #[cold]
+    pub(super) fn leave_body(&self, parts: Vec<BodyPart>) {
+        if let Role::Stream(end) = &self.role {
+            end.pipe.leave(parts.into_iter());
+        }
+    }
+
+    /// Returns whether this is one request of a connection, which has no socket of its own.
+    #[inline]
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.role, Role::Stream(_))
+    }
+}

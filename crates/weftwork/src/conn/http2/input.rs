@@ -1,0 +1,357 @@
+//! Reads frames: requests, their bodies, and what concerns the connection.
+
+use std::io::Write;
+
+use weftwork_wire::{
+    Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
+};
+
+use super::streams::{ResponsePart, StreamEntry};
+use super::{Http2Conn, Role};
+use crate::conn::{Conn, OUTPUT_BYTES_MAX};
+use crate::transport::context::Context;
+use crate::transport::stream::StreamPipe;
+use crate::transport::{BufferPool, Buffers, Tick};
+
+/// A request that a frame has opened.
+struct Opened {
+    stream: u32,
+    ends: bool,
+    priority: Priority,
+    /// Why it is not valid.
+    fault: Option<Http2Fault>,
+}
+
+impl Conn {
+    /// Reads the frames that have arrived, after [`Step::Stream`](crate::conn::Step::Stream). Returns the next request,
+    /// for its own thread, fiber or call. None: nothing more has arrived.
+    #[inline(never)]
+    pub(crate) fn read_frames(
+        &mut self,
+        now: Tick,
+        cx: &Context,
+        pool: &mut BufferPool,
+    ) -> Option<Box<Conn>> {
+        let Role::Connection(mut http2) = std::mem::take(&mut self.role) else { return None };
+        let mut buffers = self.buffers.take().unwrap_or_default();
+        let mut request = pool.take();
+        let opened = http2.read_until_request(&mut buffers, &mut request, now, cx);
+        let stream = match opened {
+            Ok(None) => {
+                pool.give_back(request);
+                None
+            }
+            Ok(Some(opened)) => Some(self.open(&mut http2, &opened, request, now, cx)),
+            Err(fault) => {
+                pool.give_back(request);
+                http2.fail(&fault, &mut buffers.output);
+                self.log_fault_of_http2(&fault, cx);
+                None
+            }
+        };
+        if buffers.start == buffers.input.len() {
+            buffers.input.clear();
+            buffers.start = 0;
+        }
+        (buffers.raw, buffers.payload) = (buffers.start, buffers.start..buffers.start);
+        self.buffers = Some(buffers);
+        self.role = Role::Connection(http2);
+        stream
+    }
+
+    /// Adds a stream, and returns its request.
+    fn open(
+        &self,
+        http2: &mut Http2Conn,
+        opened: &Opened,
+        request: Box<Buffers>,
+        now: Tick,
+        cx: &Context,
+    ) -> Box<Conn> {
+        let pipe = StreamPipe::new(opened.stream, &http2.hub);
+        let framing = request.head.framing;
+        http2.streams.push(StreamEntry {
+            id: opened.stream,
+            pipe: pipe.clone(),
+            priority: opened.priority,
+            send_window: Window::new(http2.http.peer().window),
+            recv_window: Window::default(),
+            body: ExpectedBody::new(framing),
+            is_chunked: framing == Framing::Chunked,
+            end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
+            client_ended: opened.ends,
+            given: 0,
+            taken: 0,
+            response: ResponsePart::Head,
+            is_ready: false,
+            is_reset: false,
+            client_reset: false,
+            is_closed: false,
+            left: None,
+        });
+        let mut conn = self.of_stream(pipe, request, now, cx);
+        match &opened.fault {
+            None => conn.begin_stream(cx),
+            Some(fault) => conn.refuse_stream(fault, cx),
+        }
+        conn
+    }
+}
+
+impl Http2Conn {
+    /// Reads frames up to the next request.
+    fn read_until_request(
+        &mut self,
+        buffers: &mut Buffers,
+        request: &mut Buffers,
+        now: Tick,
+        cx: &Context,
+    ) -> Result<Option<Opened>, Http2Fault> {
+        let Buffers { input, start, output, sent, .. } = buffers;
+        while output.len() - *sent < OUTPUT_BYTES_MAX {
+            let bytes = &input[*start..];
+            let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
+            if frame == Frame::NeedMore {
+                self.part_bytes = bytes.len() - used;
+                *start += used;
+                return Ok(None);
+            }
+            (self.part_bytes, self.is_pinged) = (0, false);
+            self.budget.spend(frame.price(), now.0)?;
+            let opened = self.take_frame(frame, bytes, request, output, cx)?;
+            *start += used;
+            if opened.is_some() {
+                return Ok(opened);
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_frame(
+        &mut self,
+        frame: Frame,
+        bytes: &[u8],
+        request: &mut Buffers,
+        output: &mut Vec<u8>,
+        cx: &Context,
+    ) -> Result<Option<Opened>, Http2Fault> {
+        match frame {
+            Frame::Head { stream, ends, priority } => {
+                return Ok(self.accept(stream, ends, priority, output, cx));
+            }
+            Frame::StreamError { fault, ends, is_request } => {
+                return self.take_stream_error(fault, ends, is_request, &mut request.head, output, cx);
+            }
+            Frame::Data { stream, start, len, flow, ends, .. } => {
+                self.take_data(stream, &bytes[start..start + len], flow, ends, output)?;
+                self.grant_connection(cx, output);
+            }
+            Frame::Trailers { stream } => self.take_trailers(stream, request, output)?,
+            Frame::Window { stream: 0, by } => self.take_window_of_connection(by)?,
+            Frame::Window { stream, by } => self.take_window(stream, by, output),
+            Frame::Reset { stream, .. } => {
+                self.take_reset(stream);
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.client_reset = true;
+                }
+            }
+            Frame::Settings { window_shift } => {
+                for stream in self.streams.iter_mut() {
+                    stream.send_window.shift(window_shift)?;
+                    stream.is_ready = true;
+                }
+                Http2::write_settings_ack(output);
+            }
+            Frame::Priority { stream, priority } => {
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.priority = priority;
+                }
+            }
+            Frame::Ping(data) => Http2::write_ping_ack(data, output),
+            Frame::PingAcked(data) => self.goaway.take_ping(data),
+            Frame::GoAway { .. } => self.goaway.client_leaves(),
+            Frame::NeedMore
+            | Frame::Part
+            | Frame::Nothing
+            | Frame::SettingsAcked
+            | Frame::Response { .. } => {}
+        }
+        Ok(None)
+    }
+
+    /// Returns the stream, unless too many requests are in progress. A request counts until its handler is done, also
+    /// after a reset: otherwise a client that resets each request at once would have any number of them (CVE-2023-44487).
+    fn accept(
+        &mut self,
+        stream: u32,
+        ends: bool,
+        priority: Priority,
+        output: &mut Vec<u8>,
+        cx: &Context,
+    ) -> Option<Opened> {
+        if self.streams.are_full(cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
+            Http2::write_reset(stream, ErrorCode::REFUSED_STREAM, output);
+            return None;
+        }
+        Some(Opened { stream, ends, priority, fault: None })
+    }
+
+    fn take_stream_error(
+        &mut self,
+        fault: Http2Fault,
+        ends: bool,
+        is_request: bool,
+        head: &mut Head,
+        output: &mut Vec<u8>,
+        cx: &Context,
+    ) -> Result<Option<Opened>, Http2Fault> {
+        let Some(stream) = fault.stream() else { return Err(fault) };
+        if is_request && fault.status().is_some() {
+            let opened = self.accept(stream, ends, Priority::default(), output, cx);
+            head.framing = Framing::None;
+            return Ok(opened.map(|opened| Opened { fault: Some(fault), ..opened }));
+        }
+        let is_head = fault.status().is_some();
+        match self.streams.get_mut(stream) {
+            None if is_head => return Err(Http2Fault::connection(Violation::StreamClosed)),
+            Some(entry) if is_head && entry.is_closed_by_client() => {
+                return Err(Http2Fault::connection(Violation::StreamClosed));
+            }
+            _ => {}
+        }
+        self.reset(stream, fault.code(), output);
+        Ok(None)
+    }
+
+    /// Ends a stream over an error of the client.
+    fn reset(&mut self, stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
+        Http2::write_reset(stream, code, output);
+        self.take_reset(stream);
+    }
+
+    fn take_reset(&mut self, stream: u32) {
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.is_reset = true;
+            stream.pipe.reset();
+        }
+    }
+
+    fn take_data(
+        &mut self,
+        stream: u32,
+        data: &[u8],
+        flow: u32,
+        ends: bool,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Http2Fault> {
+        self.recv_window.take(flow, 0)?;
+        let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset || entry.client_reset)
+        else {
+            // The stream is over. The client may not know that yet.
+            if flow > 0 {
+                self.reset(stream, ErrorCode::STREAM_CLOSED, output);
+            }
+            return Ok(());
+        };
+        let counted = match entry.is_closed_by_client() {
+            true => Err(Violation::StreamClosed),
+            false => entry.body.count(data.len() as u64, ends),
+        };
+        let counted = counted.map_err(|violation| Http2Fault::stream_error(stream, violation));
+        if let Err(fault) = counted.and_then(|()| entry.recv_window.take(flow, stream)) {
+            self.budget_of_reset();
+            self.reset(stream, fault.code(), output);
+            return Ok(());
+        }
+        entry.client_ended = ends;
+        let is_chunked = entry.is_chunked;
+        let before = entry.given;
+        entry.pipe.give(|to| {
+            let len = to.len();
+            append(data, is_chunked, ends, to);
+            entry.given += (to.len() - len) as u64;
+        });
+        self.held += entry.given - before;
+        Ok(())
+    }
+
+    /// A reset that we send costs its causer as much as one of its own (CVE-2025-8671). The next frame finds out if
+    /// nothing is left.
+    fn budget_of_reset(&mut self) {
+        let points = Budget::RESET.min(self.budget.points());
+        let _ = self.budget.spend(points, 0);
+    }
+
+    /// Passes trailers on. Those of a body of known length are dropped, because its request reads no further.
+    fn take_trailers(
+        &mut self,
+        stream: u32,
+        trailers: &Buffers,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Http2Fault> {
+        let Some(entry) = self.streams.get_mut(stream) else {
+            return Err(Http2Fault::connection(Violation::StreamClosed));
+        };
+        if entry.is_closed_by_client() {
+            return Err(Http2Fault::connection(Violation::StreamClosed));
+        }
+        if entry.is_reset {
+            return Ok(());
+        }
+        if let Err(violation) = entry.body.count(0, true) {
+            self.budget_of_reset();
+            self.reset(stream, violation.code(), output);
+            return Ok(());
+        }
+        entry.client_ended = true;
+        if entry.is_chunked {
+            let before = entry.given;
+            entry.pipe.give(|to| {
+                let len = to.len();
+                to.extend_from_slice(b"0\r\n");
+                for field in &trailers.head.fields {
+                    to.extend_from_slice(field.name.of(&trailers.input));
+                    to.extend_from_slice(b": ");
+                    to.extend_from_slice(field.value.of(&trailers.input));
+                    to.extend_from_slice(b"\r\n");
+                }
+                to.extend_from_slice(b"\r\n");
+                entry.given += (to.len() - len) as u64;
+            });
+            self.held += entry.given - before;
+        }
+        Ok(())
+    }
+
+    fn take_window_of_connection(&mut self, by: u32) -> Result<(), Http2Fault> {
+        if self.send_window.available() == 0 {
+            // Any response may have waited for it.
+            self.streams.iter_mut().for_each(|stream| stream.is_ready = true);
+        }
+        self.send_window.add(by, 0)
+    }
+
+    fn take_window(&mut self, stream: u32, by: u32, output: &mut Vec<u8>) {
+        let Some(entry) = self.streams.get_mut(stream) else { return };
+        match entry.send_window.add(by, stream) {
+            Ok(()) => entry.is_ready = true,
+            Err(fault) => self.reset(stream, fault.code(), output),
+        }
+    }
+}
+
+/// Appends a part of a body, in the form in which a request of HTTP/1.1 reads it.
+fn append(data: &[u8], is_chunked: bool, ends: bool, to: &mut Vec<u8>) {
+    if !is_chunked {
+        return to.extend_from_slice(data);
+    }
+    if !data.is_empty() {
+        // A vector takes everything.
+        let _ = write!(to, "{:x}\r\n", data.len());
+        to.extend_from_slice(data);
+        to.extend_from_slice(b"\r\n");
+    }
+    if ends {
+        to.extend_from_slice(b"0\r\n\r\n");
+    }
+}

@@ -1,0 +1,327 @@
+//! Cuts the responses of the streams into frames, in the order of their priorities (RFC 9218).
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use weftwork_wire::{ErrorCode, Http2, Segment, Window};
+
+use super::Http2Conn;
+use super::streams::{ResponsePart, StreamEntry};
+use crate::conn::OUTPUT_BYTES_MAX;
+use crate::error::{OneLine, panic_message};
+use crate::message::BodyPart;
+use crate::message::drop_caught::{drop_caught, drop_payload};
+use crate::transport::Tick;
+use crate::transport::context::Context;
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::log_queue::log_line;
+
+/// Content of a DATA frame, which with its header fills a TLS record.
+const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
+/// Urgencies of RFC 9218 section 4.1.
+const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
+
+/// The end of the connection that frames are written to.
+struct Sink<'a> {
+    output: &'a mut Vec<u8>,
+    window: &'a mut Window,
+    frame_bytes_max: u32,
+    has_written_block: &'a mut bool,
+    /// A response asked for the end of the connection.
+    closes: bool,
+    now: Tick,
+}
+
+impl Http2Conn {
+    /// Appends frames of all responses that have something, as windows allow, up to the limit of the output.
+    pub(super) fn collect(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+        let mut changed = std::mem::take(&mut self.changed);
+        self.hub.take_changed(&mut changed);
+        for id in changed.drain(..) {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.is_ready = true;
+            }
+        }
+        self.changed = changed;
+        let mut sink = Sink {
+            output,
+            window: &mut self.send_window,
+            frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
+            has_written_block: &mut self.has_written_block,
+            closes: false,
+            now,
+        };
+        // A head and its first bytes leave at once, before the rest of long responses. So a short response does not wait
+        // behind them, if the client gives no priorities.
+        for stream in self.streams.iter_mut().filter(|stream| stream.is_ready) {
+            if stream.response == ResponsePart::Head && !sink.is_full() {
+                stream.send(1, &mut sink);
+            }
+        }
+        for urgency in URGENCIES {
+            let of_urgency = |stream: &StreamEntry| stream.is_ready && stream.priority.urgency == urgency;
+            for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
+                if !stream.priority.incremental && !sink.is_full() {
+                    stream.send(usize::MAX, &mut sink);
+                }
+            }
+            let mut goes_on = true;
+            while goes_on && !sink.is_full() {
+                goes_on = false;
+                for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
+                    if stream.priority.incremental && !sink.is_full() {
+                        stream.send(1, &mut sink);
+                        goes_on |= stream.is_ready;
+                    }
+                }
+            }
+        }
+        if sink.closes {
+            self.goaway.begin();
+        }
+        self.settle(cx, output);
+    }
+
+    /// Ends the streams that are over, and grants what their requests have read.
+    fn settle(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let Http2Conn { streams, held, budget, .. } = self;
+        *held = 0;
+        streams.retain(|stream| {
+            if stream.is_closed && !stream.is_done() {
+                // The response has broken off.
+                stream.is_reset = true;
+                Http2::write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output);
+            }
+            let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
+            if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
+                // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
+                stream.is_reset = true;
+                Http2::write_reset(stream.id, stream.end_code, output);
+            }
+            let is_over = stream.is_closed && stream.is_done();
+            if is_over {
+                if !stream.is_reset {
+                    budget.earn(weftwork_wire::Budget::RESPONSE);
+                }
+                return false;
+            }
+            *held += stream.given - stream.taken;
+            if !stream.client_ended && !stream.is_reset && stream.left.is_none() {
+                stream.grant(cx, output);
+            }
+            true
+        });
+        self.grant_connection(cx, output);
+    }
+
+    /// Lets the client send more, as far as there is space for what requests have not read.
+    pub(super) fn grant_connection(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let wanted =
+            cx.settings.http2_held_bytes_max.saturating_sub(self.held).min(u64::from(Window::MAX)) as u32;
+        grant(&mut self.recv_window, 0, wanted, output);
+    }
+}
+
+/// Raises a window to what is `wanted`, if it is at most half of that.
+fn grant(window: &mut Window, stream: u32, wanted: u32, output: &mut Vec<u8>) {
+    let has = window.available();
+    if wanted > has && has <= wanted / 2 {
+        let by = wanted - has;
+        if window.add(by, stream).is_ok() {
+            Http2::write_window_update(stream, by, output);
+        }
+    }
+}
+
+impl Sink<'_> {
+    fn is_full(&self) -> bool {
+        self.output.len() >= OUTPUT_BYTES_MAX
+    }
+
+    fn block(&mut self, stream: u32, block: &[u8], ends: bool) {
+        let is_first = !std::mem::replace(self.has_written_block, true);
+        Http2::write_block(stream, block, is_first, ends, self.output);
+    }
+
+    /// Begins a DATA frame.
+    fn data(&mut self, stream: u32, len: usize, ends: bool) {
+        self.output.extend_from_slice(&Http2::data_header(stream, len as u32, ends));
+    }
+}
+
+impl StreamEntry {
+    /// Lets the client send more of the body. A request that reads as fast as the client sends gets a larger window.
+    fn grant(&mut self, cx: &Context, output: &mut Vec<u8>) {
+        let window = match self.taken >= u64::from(Window::DEFAULT) {
+            true => cx.settings.http2_window_bytes_max.min(u64::from(Window::MAX)),
+            false => u64::from(Window::DEFAULT),
+        };
+        let wanted = window.saturating_sub(self.given - self.taken) as u32;
+        // No more than the body is long.
+        let wanted =
+            self.body.left().map_or(wanted, |left| wanted.min(left.min(u64::from(Window::MAX)) as u32));
+        grant(&mut self.recv_window, self.id, wanted, output);
+    }
+
+    /// Appends frames with the next bytes of the response, at most this many DATA frames.
+    fn send(&mut self, frames_max: usize, sink: &mut Sink<'_>) {
+        let mut frames = frames_max;
+        let pipe = self.pipe.clone();
+        let (mut goes_on, mut sent) = (false, 0);
+        let state = pipe.take(|bytes, tail| {
+            let before = sink.output.len();
+            let mut used = 0;
+            goes_on = loop {
+                if frames == 0 || sink.is_full() {
+                    break used < bytes.len() || !tail.is_empty();
+                }
+                match self.frame(&bytes[used..], tail, sink) {
+                    Some((more, was_data)) => {
+                        used += more;
+                        frames -= usize::from(was_data);
+                    }
+                    None => break false,
+                }
+            };
+            sent = sink.output.len() - before;
+            used
+        });
+        self.is_ready = goes_on;
+        self.taken = state.taken;
+        self.is_closed = state.is_closed;
+        if state.is_left {
+            let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
+            if sent > 0 {
+                timer.advance(sent, sink.now);
+            }
+        }
+    }
+
+    /// Appends one frame. Returns how many bytes it took, and whether it was DATA. None: there is nothing to send, or
+    /// a window is empty.
+    fn frame(
+        &mut self,
+        bytes: &[u8],
+        tail: &mut VecDeque<BodyPart>,
+        sink: &mut Sink<'_>,
+    ) -> Option<(usize, bool)> {
+        if self.is_done() {
+            // Nobody waits for them.
+            tail.drain(..).for_each(drop_part);
+            return (!bytes.is_empty()).then_some((bytes.len(), false));
+        }
+        if let ResponsePart::Body { left, ends } = self.response {
+            return self.data_frame(bytes, tail, (left, ends), sink);
+        }
+        let (header, segment) = Segment::read(bytes)?;
+        let rest = &bytes[header..];
+        let (used, next) = match segment {
+            Segment::Interim(len) => {
+                sink.block(self.id, rest.get(..len)?, false);
+                (len, self.response)
+            }
+            Segment::Head { len, closes } => {
+                let block = rest.get(..len)?;
+                sink.closes |= closes;
+                // A head without a body is written together with its end.
+                let end = Segment::read(&rest[len..]).filter(|(_, next)| *next == Segment::End);
+                sink.block(self.id, block, end.is_some());
+                match end {
+                    Some((end, _)) => (len + end, ResponsePart::Ended),
+                    None => (len, ResponsePart::Between),
+                }
+            }
+            Segment::Body { len, ends } => (0, ResponsePart::Body { left: len, ends }),
+            Segment::Trailers(len) => {
+                sink.block(self.id, rest.get(..len)?, true);
+                (len, ResponsePart::Ended)
+            }
+            Segment::End => {
+                sink.data(self.id, 0, true);
+                (0, ResponsePart::Ended)
+            }
+        };
+        self.response = next;
+        Some((header + used, false))
+    }
+
+    fn data_frame(
+        &mut self,
+        bytes: &[u8],
+        tail: &mut VecDeque<BodyPart>,
+        (left, ends): (u64, bool),
+        sink: &mut Sink<'_>,
+    ) -> Option<(usize, bool)> {
+        let available = match tail.front() {
+            Some(part) if bytes.is_empty() => part.count(),
+            _ => bytes.len() as u64,
+        };
+        let available = available.min(left);
+        if available == 0 {
+            return None;
+        }
+        let window = self.send_window.available().min(sink.window.available()).min(sink.frame_bytes_max);
+        let len = available.min(u64::from(window)) as usize;
+        if len == 0 {
+            return None;
+        }
+        let is_last = len as u64 == left;
+        let of_bytes = if bytes.is_empty() { 0 } else { len };
+        // The end is often known already.
+        let end =
+            Segment::read(&bytes[of_bytes..]).filter(|(_, next)| is_last && !ends && *next == Segment::End);
+        let has_ended = is_last && (ends || end.is_some());
+        // They were just compared.
+        let _ = sink.window.take(len as u32, 0);
+        let _ = self.send_window.take(len as u32, self.id);
+        let start = sink.output.len();
+        sink.data(self.id, len, has_ended);
+        if of_bytes > 0 {
+            sink.output.extend_from_slice(&bytes[..len]);
+        } else if append_part(tail, len, sink.output).is_err() {
+            sink.output.truncate(start);
+            self.is_reset = true;
+            Http2::write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output);
+            tail.drain(..).for_each(drop_part);
+            return None;
+        }
+        self.response = match (is_last, has_ended) {
+            (_, true) => ResponsePart::Ended,
+            (true, false) => ResponsePart::Between,
+            (false, false) => ResponsePart::Body { left: left - len as u64, ends },
+        };
+        Some((of_bytes + end.map_or(0, |(end, _)| end), true))
+    }
+}
+
+/// Appends `len` bytes of the first part, which has at least as many.
+fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
+    match tail.front_mut() {
+        Some(BodyPart::Bytes(bytes)) => output.extend_from_slice(&bytes.split_to(len)),
+        Some(BodyPart::File { file, offset, count }) => {
+            let start = output.len();
+            output.resize(start + len, 0);
+            file.read_exact_at(&mut output[start..], *offset)?;
+            *offset += len as u64;
+            *count -= len as u64;
+        }
+        None => {}
+    }
+    if tail.front().is_some_and(|part| part.count() == 0) {
+        tail.pop_front().into_iter().for_each(drop_part);
+    }
+    Ok(())
+}
+
+/// A part may have the last of its user's values, whose drop may panic.
+fn drop_part(part: BodyPart) {
+    if let Err(panic) = drop_caught(part) {
+        log_line!(
+            Error,
+            "a value of a response panicked as it was dropped: {}",
+            OneLine(panic_message(&*panic))
+        );
+        drop_payload(panic);
+    }
+}

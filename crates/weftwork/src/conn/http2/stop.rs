@@ -1,0 +1,187 @@
+//! The end of a connection: in two steps, so that no request on its way is lost (RFC 9113 section 6.8).
+
+use std::time::Duration;
+
+use weftwork_wire::{ErrorCode, Http2, Http2Fault};
+
+use super::{Http2Conn, Role};
+use crate::conn::Conn;
+use crate::conn::refusal::{Peer, log_client};
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::Event;
+
+/// Number of a GOAWAY that only announces the next one.
+const ANNOUNCED: u32 = 0x7fff_ffff;
+/// Content of the PING that follows the first GOAWAY.
+const PING: [u8; 8] = *b"goaway\r\n";
+/// Time for the client to answer that PING.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
+
+/// How far the end of the connection is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Goaway {
+    step: GoawayStep,
+    /// The client opens no more streams.
+    is_of_client: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum GoawayStep {
+    #[default]
+    None,
+    /// The connection is to end.
+    Wanted,
+    /// The first GOAWAY and a PING were sent.
+    Announced { until: Tick },
+    /// All streams on their way have arrived.
+    Answered,
+    /// The last GOAWAY was sent, which names the last stream that is answered.
+    Last { stream: u32 },
+    /// It was sent because of an error. Nothing is answered.
+    Failed,
+}
+
+impl Goaway {
+    /// Begins the end of the connection.
+    pub(super) fn begin(&mut self) {
+        if self.step == GoawayStep::None {
+            self.step = GoawayStep::Wanted;
+        }
+    }
+
+    /// Returns whether a new stream is accepted.
+    pub(super) fn takes(&self, stream: u32) -> bool {
+        match self.step {
+            GoawayStep::Last { stream: last } => stream <= last,
+            GoawayStep::Failed => false,
+            _ => true,
+        }
+    }
+
+    pub(super) fn take_ping(&mut self, data: [u8; 8]) {
+        if data == PING && matches!(self.step, GoawayStep::Announced { .. }) {
+            self.step = GoawayStep::Answered;
+        }
+    }
+
+    pub(super) fn client_leaves(&mut self) {
+        self.is_of_client = true;
+    }
+
+    /// Returns whether no frame of the client matters any more.
+    pub(super) fn is_final(&self) -> bool {
+        self.step == GoawayStep::Failed
+    }
+}
+
+impl Http2Conn {
+    /// Ends the connection over an error of the client.
+    pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>) {
+        Http2::write_goaway(self.http.last_stream(), fault.code(), output);
+        self.goaway.step = GoawayStep::Failed;
+    }
+
+    /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
+    pub(super) fn stop(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>, expires: Tick) -> bool {
+        if cx.stage() != Stage::Running || cx.is_stopping() || now >= expires {
+            self.goaway.begin();
+        }
+        match self.goaway.step {
+            GoawayStep::Wanted => {
+                Http2::write_goaway(ANNOUNCED, ErrorCode::NO_ERROR, output);
+                Http2::write_ping(PING, output);
+                self.goaway.step = GoawayStep::Announced { until: now.after(ROUND_TRIP) };
+            }
+            GoawayStep::Announced { until } if now >= until => self.goaway.step = GoawayStep::Answered,
+            _ => {}
+        }
+        if self.goaway.step == GoawayStep::Answered {
+            let stream = self.http.last_stream();
+            Http2::write_goaway(stream, ErrorCode::NO_ERROR, output);
+            self.goaway.step = GoawayStep::Last { stream };
+        }
+        match self.goaway.step {
+            GoawayStep::Failed => true,
+            GoawayStep::Last { .. } => self.streams.is_empty(),
+            _ => self.goaway.is_of_client && self.streams.is_empty(),
+        }
+    }
+
+    /// Returns when the client must have opened a window for a response whose request is gone.
+    fn left_until(&self, cx: &Context) -> Option<Tick> {
+        self.streams.iter().filter_map(|stream| Some(stream.left.as_ref()?.deadline(&cx.settings))).min()
+    }
+
+    /// Ends the responses whose clients have opened no window in time.
+    fn reset_late(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+        for stream in self.streams.iter_mut() {
+            if stream.left.as_ref().is_some_and(|left| now >= left.deadline(&cx.settings)) {
+                cx.record(Event::TimedOut(TimeoutKind::Write));
+                Http2::write_reset(stream.id, ErrorCode::CANCEL, output);
+                stream.pipe.reset();
+                (stream.is_reset, stream.is_ready, stream.left) = (true, true, None);
+            }
+        }
+    }
+
+    /// Returns when the end of the connection goes on by itself.
+    pub(super) fn stops_at(&self) -> Option<Tick> {
+        match self.goaway.step {
+            GoawayStep::Announced { until } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+impl Conn {
+    #[cold]
+    pub(super) fn log_fault_of_http2(&self, fault: &Http2Fault, cx: &Context) {
+        log_client(cx, format_args!("closing {}: {fault}", Peer(self)));
+    }
+
+    /// Handles a deadline of a connection of HTTP/2.
+    #[cold]
+    pub(in crate::conn) fn on_timeout_of_http2(&mut self, now: Tick, cx: &Context) {
+        let Role::Connection(http2) = &mut self.role else { return };
+        if http2.left_until(cx).is_some_and(|until| now >= until) {
+            let output = &mut self.buffers.get_or_insert_default().output;
+            return http2.reset_late(now, cx, output);
+        }
+        let is_aged = http2.goaway.step == GoawayStep::None && now >= self.expires;
+        if is_aged || http2.stops_at().is_some_and(|until| now >= until) {
+            // The next step goes on.
+            return;
+        }
+        let output = &mut self.buffers.get_or_insert_default().output;
+        if now < self.timer.deadline(&cx.settings) {
+            return;
+        }
+        if self.timer.kind == TimeoutKind::Heartbeat && !std::mem::replace(&mut http2.is_pinged, true) {
+            Http2::write_ping(*b"life\r\n\r\n", output);
+            self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
+            return;
+        }
+        Http2::write_goaway(http2.http.last_stream(), ErrorCode::NO_ERROR, output);
+        http2.goaway.step = GoawayStep::Failed;
+    }
+
+    /// Returns when a connection of HTTP/2 must be looked at.
+    #[cold]
+    pub(in crate::conn) fn deadline_of_http2(&self, cx: &Context) -> Tick {
+        let due = self.timer.deadline(&cx.settings);
+        match &self.role {
+            Role::Connection(http2) => {
+                let ages = if http2.goaway.step == GoawayStep::None { self.expires } else { Tick(u64::MAX) };
+                let until = due.min(ages).min(http2.stops_at().unwrap_or(ages));
+                match self.timer.kind {
+                    // The client has to read first.
+                    TimeoutKind::Write => due,
+                    _ => http2.left_until(cx).map_or(until, |left| left.min(until)),
+                }
+            }
+            _ => due,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The streams of a connection that are not over.
+
+use std::sync::Arc;
+
+use weftwork_wire::{ErrorCode, ExpectedBody, Priority, Window};
+
+use crate::transport::deadlines::PeerTimer;
+use crate::transport::stream::StreamPipe;
+
+/// A stream, as its connection knows it.
+#[derive(Debug)]
+pub(super) struct StreamEntry {
+    pub(super) id: u32,
+    pub(super) pipe: Arc<StreamPipe>,
+    pub(super) priority: Priority,
+    /// Bytes of the response that the client takes.
+    pub(super) send_window: Window,
+    /// Bytes of the body that the client may still send.
+    pub(super) recv_window: Window,
+    pub(super) body: ExpectedBody,
+    /// The request has no length, so its body is passed on in chunks.
+    pub(super) is_chunked: bool,
+    /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
+    pub(super) end_code: ErrorCode,
+    /// The client has sent everything.
+    pub(super) client_ended: bool,
+    /// Bytes that were passed to the request, and those that it has read.
+    pub(super) given: u64,
+    pub(super) taken: u64,
+    pub(super) response: ResponsePart,
+    /// There may be bytes for the client, and its windows allow some.
+    pub(super) is_ready: bool,
+    /// RST_STREAM was sent or received.
+    pub(super) is_reset: bool,
+    /// RST_STREAM was received.
+    pub(super) client_reset: bool,
+    /// The request is gone, and all its bytes were taken.
+    pub(super) is_closed: bool,
+    /// Progress of the client, if the request is gone and its last bytes wait for a window. Before that, the request has the
+    /// deadline.
+    pub(super) left: Option<PeerTimer>,
+}
+
+/// Where the response is, in the order in which its segments come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponsePart {
+    /// Before the final head.
+    Head,
+    /// Between two segments.
+    Between,
+    /// Within a part of the body.
+    Body { left: u64, ends: bool },
+    /// END_STREAM was sent.
+    Ended,
+}
+
+impl StreamEntry {
+    /// Returns whether the client may send nothing more on it (RFC 9113 section 5.1). After a reset that we sent, what is
+    /// on its way is ignored.
+    pub(super) fn is_closed_by_client(&self) -> bool {
+        self.client_ended || self.client_reset
+    }
+
+    /// Returns whether nothing more is sent.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_reset || self.response == ResponsePart::Ended
+    }
+}
+
+/// By their numbers, which rise.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<StreamEntry>);
+
+impl Streams {
+    /// Returns whether there are as many as may be. A client that has read the end of a response may open another stream at
+    /// once, before the thread of the request is done with it. So as many more may be about to end.
+    pub(super) fn are_full(&self, streams_max: usize) -> bool {
+        let has_no_response = |stream: &&StreamEntry| stream.response != ResponsePart::Ended;
+        self.0.len() >= streams_max
+            && (self.0.len() >= streams_max.saturating_mul(2)
+                || self.0.iter().filter(has_no_response).count() >= streams_max)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn is_any_ready(&self) -> bool {
+        self.0.iter().any(|stream| stream.is_ready)
+    }
+
+    /// Adds a stream. Its number is higher than all before.
+    pub(super) fn push(&mut self, stream: StreamEntry) {
+        self.0.push(stream);
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
+        let at = self.0.binary_search_by_key(&id, |stream| stream.id).ok()?;
+        self.0.get_mut(at)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &StreamEntry> {
+        self.0.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamEntry> {
+        self.0.iter_mut()
+    }
+
+    /// Removes what `is_over`.
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&mut StreamEntry) -> bool) {
+        self.0.retain_mut(|stream| is_kept(stream));
+    }
+}
+
+impl Drop for Streams {
+    /// The connection has ended, so no client waits for the responses.
+    fn drop(&mut self) {
+        self.0.iter().for_each(|stream| stream.pipe.reset());
+    }
+}

@@ -1,0 +1,381 @@
+//! Passes the bytes of one stream between an HTTP/2 connection and its request, which may be on different threads.
+//!
+//! ```text
+//!  connection (on its loop) -- body of the request, at most the window --> request (on any thread)
+//!             ^                <-- response, at most 64 KiB --------------      |
+//!             +--- StreamHub: which streams have changed, and whom to wake -----+
+//! ```
+//!
+//! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::io::Errno;
+
+use super::Duplex;
+use crate::message::drop_caught::{drop_caught, drop_payload};
+use crate::message::{BodyPart, WakeConn};
+use crate::transport::system;
+
+/// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+/// What the streams of a connection tell it.
+#[derive(Debug, Default)]
+pub(crate) struct StreamHub {
+    state: Mutex<HubState>,
+    pub(crate) local_addr: Option<SocketAddr>,
+}
+
+#[derive(Default)]
+struct HubState {
+    /// Streams with something new for the connection.
+    changed: Vec<u32>,
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
+}
+
+impl fmt::Debug for HubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubState").field("changed", &self.changed).finish_non_exhaustive()
+    }
+}
+
+impl StreamHub {
+    pub(crate) fn new(local_addr: Option<SocketAddr>) -> Arc<StreamHub> {
+        Arc::new(StreamHub { state: Mutex::default(), local_addr })
+    }
+
+    /// Wakes the connection at the next change. Returns false if there is one already.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        let mut state = lock(&self.state);
+        let nothing = state.changed.is_empty();
+        if nothing {
+            state.waiter = Some((wakes.clone(), key));
+        }
+        nothing
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        !lock(&self.state).changed.is_empty()
+    }
+
+    /// Takes the streams that have changed. `into` must be empty.
+    pub(crate) fn take_changed(&self, into: &mut Vec<u32>) {
+        let mut state = lock(&self.state);
+        state.waiter = None;
+        std::mem::swap(&mut state.changed, into);
+    }
+
+    fn note(&self, stream: u32) {
+        let mut state = lock(&self.state);
+        state.changed.push(stream);
+        let waiter = state.waiter.take();
+        drop(state);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+    }
+}
+
+/// A thread may wait for any of two directions: bytes to read (1) and space to write (2). In any case it waits for the end.
+const SIGNALS: usize = 4;
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct StreamPipe {
+    id: u32,
+    hub: Arc<StreamHub>,
+    flow: Mutex<Flow>,
+    /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait.
+    signals: [OnceLock<WakePipe>; SIGNALS],
+}
+
+#[derive(Default)]
+struct Flow {
+    /// Bytes for the request. Those before `read` were read.
+    to_request: Vec<u8>,
+    read: usize,
+    /// All bytes that the request has read.
+    taken: u64,
+    /// Bytes for the connection. Those before `sent` were sent.
+    to_client: Vec<u8>,
+    sent: usize,
+    /// The rest of the response, which is not copied. Nothing follows it.
+    tail: VecDeque<BodyPart>,
+    /// The request could not write everything, and is told when there is space.
+    is_blocked: bool,
+    /// The request is gone.
+    is_closed: bool,
+    /// The client, or its connection, waits for nothing more.
+    is_reset: bool,
+    /// The hub has a note that the connection has not taken.
+    is_noted: bool,
+    /// Which signals are given.
+    is_given: [bool; SIGNALS],
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").field("to_client", &self.to_client.len()).finish_non_exhaustive()
+    }
+}
+
+impl Flow {
+    /// Returns whether the request can go on in one of these directions.
+    fn is_ready(&self, reads: bool, writes: bool) -> bool {
+        self.is_reset || reads && self.read < self.to_request.len() || writes && !self.is_blocked
+    }
+}
+
+/// A pipe with a byte in it while what is awaited is ready.
+#[derive(Debug)]
+struct WakePipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl WakePipe {
+    fn open() -> io::Result<WakePipe> {
+        let (reader, writer) = system::pipe()?;
+        Ok(WakePipe { reader, writer })
+    }
+
+    /// Gives the signal or takes it back, as `flow` is.
+    fn update(&self, index: usize, flow: &mut Flow) {
+        let is_ready = flow.is_ready(index & 1 != 0, index & 2 != 0);
+        if is_ready == std::mem::replace(&mut flow.is_given[index], is_ready) {
+            return;
+        }
+        // The pipe has space for a byte, or the byte.
+        match is_ready {
+            true => drop(rustix::io::write(&self.writer, &[0])),
+            false => drop(rustix::io::read(&self.reader, &mut [0; 1])),
+        }
+    }
+}
+
+/// State of a stream, as its connection finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamState {
+    /// All bytes that the request has read.
+    pub(crate) taken: u64,
+    /// The request is gone, and all its bytes were taken.
+    pub(crate) is_closed: bool,
+    /// The request is gone. Its bytes wait for the client.
+    pub(crate) is_left: bool,
+}
+
+/// The connection's end.
+impl StreamPipe {
+    pub(crate) fn new(id: u32, hub: &Arc<StreamHub>) -> Arc<StreamPipe> {
+        Arc::new(StreamPipe { id, hub: hub.clone(), flow: Mutex::default(), signals: Default::default() })
+    }
+
+    /// Passes bytes to the request. The windows limit them.
+    pub(crate) fn give(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut flow = lock(&self.flow);
+        if flow.read == flow.to_request.len() {
+            flow.to_request.clear();
+            flow.read = 0;
+        }
+        fill(&mut flow.to_request);
+        self.wake(flow);
+    }
+
+    /// Tells the request that its client has gone.
+    pub(crate) fn reset(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_reset = true;
+        flow.to_client = Vec::new();
+        flow.sent = 0;
+        let tail = std::mem::take(&mut flow.tail);
+        self.wake(flow);
+        drop_parts(tail);
+    }
+
+    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done,
+    /// and takes the parts that are done.
+    pub(crate) fn take(&self, take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> usize) -> StreamState {
+        let mut flow = lock(&self.flow);
+        flow.is_noted = false;
+        let Flow { to_client, sent, tail, .. } = &mut *flow;
+        *sent += take(&to_client[*sent..], tail);
+        let left = flow.to_client.len() - flow.sent + flow.tail.len();
+        let state = StreamState {
+            taken: flow.taken,
+            is_closed: flow.is_closed && left == 0,
+            is_left: flow.is_closed && left > 0,
+        };
+        if flow.sent == flow.to_client.len() {
+            flow.to_client.clear();
+            flow.sent = 0;
+        }
+        // Half of the space, so that a writer is not woken for each frame.
+        if flow.is_blocked && left <= RESPONSE_BYTES_MAX / 2 {
+            flow.is_blocked = false;
+            self.wake(flow);
+        }
+        state
+    }
+
+    /// Wakes the request, wherever it waits.
+    fn wake(&self, mut flow: MutexGuard<'_, Flow>) {
+        let waiter = flow.waiter.take();
+        for (index, signal) in self.signals.iter().enumerate() {
+            if let Some(signal) = signal.get() {
+                signal.update(index, &mut flow);
+            }
+        }
+        drop(flow);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+    }
+}
+
+/// The request's end. The other functions are those of [`Duplex`].
+impl StreamPipe {
+    /// Wakes the owner of the request at the next change. Returns false if the request can go on already, in a direction
+    /// that it waits for.
+    pub(crate) fn watch(&self, reads: bool, writes: bool, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        let mut flow = lock(&self.flow);
+        let nothing = !flow.is_ready(reads, writes);
+        if nothing {
+            flow.waiter = Some((wakes.clone(), key));
+        }
+        nothing
+    }
+
+    /// Leaves the rest of the response to the connection, without a copy.
+    pub(crate) fn leave(&self, parts: impl Iterator<Item = BodyPart>) {
+        let mut flow = lock(&self.flow);
+        match flow.is_reset {
+            true => {
+                drop(flow);
+                drop_parts(parts.collect());
+            }
+            false => {
+                flow.tail.extend(parts);
+                self.note(flow);
+            }
+        }
+    }
+
+    /// Tells the connection that the request is gone, with all of its response or without.
+    pub(crate) fn close(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_closed = true;
+        flow.waiter = None;
+        self.note(flow);
+    }
+
+    fn note(&self, mut flow: MutexGuard<'_, Flow>) {
+        let is_new = !std::mem::replace(&mut flow.is_noted, true);
+        drop(flow);
+        if is_new {
+            self.hub.note(self.id);
+        }
+    }
+}
+
+impl Duplex for StreamPipe {
+    /// 0 is never returned: the framing of a body says where the body ends.
+    fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let mut flow = lock(&self.flow);
+        if flow.is_reset {
+            return Err(Errno::CONNRESET);
+        }
+        let unread = &flow.to_request[flow.read..];
+        let count = unread.len().min(into.capacity() - into.len());
+        if count == 0 {
+            return Err(Errno::AGAIN);
+        }
+        into.extend_from_slice(&unread[..count]);
+        flow.read += count;
+        flow.taken += count as u64;
+        if flow.read == flow.to_request.len() {
+            // A request that waits holds no buffer.
+            flow.to_request = Vec::new();
+            flow.read = 0;
+        }
+        // The window may grow.
+        self.note(flow);
+        Ok(count)
+    }
+
+    fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
+        let mut flow = lock(&self.flow);
+        if flow.is_reset {
+            return Err(Errno::PIPE);
+        }
+        let waiting = flow.to_client.len() - flow.sent;
+        // A head is taken whole, because its connection needs all of it.
+        let least = if waiting == 0 { first.len() } else { 0 };
+        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(least);
+        let count = space.min(first.len() + second.len());
+        if count == 0 {
+            flow.is_blocked = true;
+            return Err(Errno::AGAIN);
+        }
+        if flow.sent > 0 {
+            let sent = std::mem::take(&mut flow.sent);
+            flow.to_client.drain(..sent);
+        }
+        let of_first = count.min(first.len());
+        flow.to_client.extend_from_slice(&first[..of_first]);
+        flow.to_client.extend_from_slice(&second[..count - of_first]);
+        self.note(flow);
+        Ok(count)
+    }
+
+    /// Its last segment ends a response.
+    fn shutdown_write(&self) {}
+
+    fn shutdown_both(&self) {
+        self.close();
+    }
+
+    fn is_pollable(&self) -> bool {
+        true
+    }
+
+    fn peer_has_gone(&self) -> bool {
+        lock(&self.flow).is_reset
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.hub.local_addr
+    }
+
+    /// A change after the last attempt counts, also before the first call.
+    fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>> {
+        let index = usize::from(reads) + 2 * usize::from(writes);
+        let signal = &self.signals[index];
+        if signal.get().is_none() {
+            // Another thread may have been first.
+            let _ = signal.set(WakePipe::open()?);
+        }
+        let signal = signal.get().ok_or(io::ErrorKind::Other)?;
+        signal.update(index, &mut lock(&self.flow));
+        Ok(signal.reader.as_fd())
+    }
+}
+
+/// The last piece of a part has the owner of the bytes, which is the user's.
+fn drop_parts(parts: VecDeque<BodyPart>) {
+    for part in parts {
+        if let Err(panic) = drop_caught(part) {
+            drop_payload(panic);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,162 @@
+//! Tests that a handler sees that its client wants no response, and that its siblings see nothing.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weftwork::{Request, Response, Result, Running};
+
+use super::CASE;
+use crate::Waits;
+use crate::support::{Http2Client, eventually};
+
+/// A server whose handlers count what they see.
+struct Watched {
+    server: Running,
+    begun: Arc<AtomicUsize>,
+    gone: Arc<AtomicUsize>,
+}
+
+fn start() -> Watched {
+    let (begun, gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (own_begun, own_gone) = (begun.clone(), gone.clone());
+    let server = CASE.start(move |req: &mut Request| -> Result<Response> {
+        let (begun, gone) = (own_begun.clone(), own_gone.clone());
+        match req.path() {
+            "/watch" => {
+                begun.fetch_add(1, Ordering::SeqCst);
+                while !req.client_gone() {
+                    weftwork::sleep(Duration::from_millis(1));
+                }
+                gone.fetch_add(1, Ordering::SeqCst);
+                Ok(Response::text("nobody reads this"))
+            }
+            "/write" => Ok(Response::stream(move |out| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                loop {
+                    if let Err(error) = out.write_all(&[0; 1000]) {
+                        gone.fetch_add(1, Ordering::SeqCst);
+                        return Err(error);
+                    }
+                }
+            })),
+            "/pause" => Ok(Response::stream(move |out| {
+                out.write_all(b"begun")?;
+                begun.fetch_add(1, Ordering::SeqCst);
+                let paused = out.pause(Duration::from_secs(600));
+                gone.fetch_add(usize::from(paused.is_err()), Ordering::SeqCst);
+                paused.map(drop)
+            })),
+            "/read" => {
+                let mut body = req.body();
+                begun.fetch_add(1, Ordering::SeqCst);
+                let read = body.read_to_end(&mut Vec::new());
+                gone.fetch_add(usize::from(read.is_err()), Ordering::SeqCst);
+                Ok(Response::text("read"))
+            }
+            _ => Ok(Response::text("hello")),
+        }
+    });
+    Watched { server, begun, gone }
+}
+
+impl Watched {
+    #[track_caller]
+    fn waits_until(&self, what: &str, count: &AtomicUsize, least: usize) {
+        eventually(what, || count.load(Ordering::SeqCst) >= least);
+    }
+
+    /// Opens a stream whose handler is in progress.
+    #[track_caller]
+    fn open(&self, client: &mut Http2Client, path: &str) -> u32 {
+        let begun = self.begun.load(Ordering::SeqCst);
+        let stream = match path {
+            "/read" => client.request("POST", path, &[("expect", "100-continue")], false),
+            _ => client.get(path),
+        };
+        self.waits_until("a handler begins", &self.begun, begun + 1);
+        stream
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        eventually("every connection ends", || self.server.stats().connections == 0);
+    }
+}
+
+/// What a handler does while its client leaves. In `reactor`, only a wait for the client lets the loop look.
+fn paths() -> &'static [&'static str] {
+    if CASE.waits == Waits::ForClient { &["/write", "/pause", "/read"] } else { &["/watch", "/write", "/pause", "/read"] }
+}
+
+#[test]
+fn a_reset_ends_what_a_handler_waits_for() {
+    for path in paths() {
+        let watched = start();
+        let mut client = Http2Client::connect(&watched.server);
+        client.grants = false;
+        let stream = watched.open(&mut client, path);
+        assert_eq!(watched.gone.load(Ordering::SeqCst), 0, "{path}");
+        client.reset(stream);
+        watched.waits_until(path, &watched.gone, 1);
+        client.grant(0, 1 << 20);
+        let sibling = client.get("/");
+        client.answer(sibling).is(200, "hello");
+        assert_eq!(client.goaways, [], "{path}");
+        drop(client);
+        watched.is_well();
+    }
+}
+
+#[test]
+fn a_client_that_vanishes_ends_all_its_requests() {
+    for path in paths() {
+        let watched = start();
+        let mut client = Http2Client::connect(&watched.server);
+        client.grants = false;
+        let count = if CASE.waits == Waits::ForClient { 1 } else { 5 };
+        for _ in 0..count {
+            watched.open(&mut client, path);
+        }
+        client.vanish();
+        watched.waits_until(path, &watched.gone, count);
+        watched.is_well();
+    }
+}
+
+/// A reset frees the stream when its handler is done, and not before.
+#[test]
+fn a_reset_request_counts_until_its_handler_is_done() {
+    let Some(gate) = CASE.gate() else { return };
+    let site = CASE.site_with(|settings| settings.http2_streams_max(3));
+    let mut client = Http2Client::connect(&site.running);
+    for _ in 0..50 {
+        let stream = client.get(gate);
+        client.reset(stream);
+    }
+    site.inside.gate.wait_for(1);
+    client.ping();
+    assert!(site.calls() <= 3, "{} handlers were called", site.calls());
+    site.inside.gate.open();
+    drop(client);
+    site.is_well();
+}
+
+/// Rapid reset (CVE-2023-44487).
+#[test]
+fn a_flood_of_resets_ends_the_connection() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    for _ in 0..1000 {
+        let stream = client.get("/");
+        client.reset(stream);
+        if !client.goaways.is_empty() {
+            break;
+        }
+    }
+    client.wait_for_goaways(1);
+    assert_eq!(client.goaways[0].1, weftwork_wire::ErrorCode::ENHANCE_YOUR_CALM);
+    client.ends();
+    site.is_well();
+}

@@ -1,0 +1,151 @@
+//! Tests that the end of a connection loses no request.
+
+use std::time::Duration;
+
+use weftwork_wire::ErrorCode;
+
+use super::CASE;
+use crate::support::{ANNOUNCED, Http2Client, TIMEOUT, eventually, noise};
+
+/// The first GOAWAY takes no request away: what is on its way is answered.
+#[test]
+fn a_stop_answers_what_is_on_its_way() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    client.answers_pings = false;
+    let upload = client.request("POST", "/echo-any", &[], false);
+    client.send_data(upload, b"first ", false);
+    client.ping();
+    let inside = site.inside.clone();
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+    client.wait_for_goaways(1);
+    assert_eq!(client.goaways, [(ANNOUNCED, ErrorCode::NO_ERROR)]);
+    // It was sent before the client read GOAWAY.
+    let late = client.get("/bytes/100000");
+    client.answer(late).is(200, noise(100_000));
+    assert_eq!(client.goaways.len(), 1);
+    client.wait("a PING", |client| !client.pings.is_empty());
+    let ping = client.pings[0];
+    let mut ack = Vec::new();
+    weftwork_wire::Http2::write_ping_ack(ping, &mut ack);
+    client.send(&ack);
+    client.wait_for_goaways(2);
+    assert_eq!(client.goaways[1], (late, ErrorCode::NO_ERROR));
+    let refused = client.get("/");
+    client.send_data(upload, b"second", true);
+    client.answer(upload).is(200, "first second");
+    assert_eq!(client.reset_of(refused).unwrap_or(ErrorCode::REFUSED_STREAM), ErrorCode::REFUSED_STREAM);
+    client.ends();
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+    drop(inside);
+}
+
+#[test]
+fn a_stop_waits_for_handlers() {
+    let Some(gate) = CASE.gate() else { return };
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let blocked = client.get_all((0..10).map(|_| gate));
+    site.inside.gate.wait_for(10);
+    let inside = site.inside.clone();
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+    client.wait_for_goaways(2);
+    inside.gate.open();
+    blocked.into_iter().for_each(|stream| client.answer(stream).is(200, "passed"));
+    client.ends();
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+}
+
+#[test]
+fn an_idle_connection_ends_with_the_server() {
+    let site = CASE.site();
+    let mut clients: Vec<_> = (0..4).map(|_| Http2Client::connect(&site.running)).collect();
+    for client in &mut clients {
+        let stream = client.get("/");
+        client.answer(stream).is(200, "hello");
+    }
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+    for mut client in clients {
+        client.ends();
+        assert!(client.goaways.iter().all(|(_, code)| *code == ErrorCode::NO_ERROR), "{:?}", client.goaways);
+    }
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
+    assert!(report.took < TIMEOUT, "{report}");
+}
+
+/// What has no end in time is cut.
+#[test]
+fn a_stop_ends_in_time() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let _upload = client.request("POST", "/echo-any", &[("expect", "100-continue")], false);
+    client.ping();
+    let report = site.running.shutdown(Duration::from_millis(300));
+    assert_eq!((report.cut, report.stuck), (1, 0), "{report}");
+}
+
+#[test]
+fn a_response_may_end_its_connection() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let sibling = client.request("POST", "/echo-any", &[], false);
+    let last = client.get("/close");
+    client.answer(last).is(200, "last");
+    client.wait_for_goaways(2);
+    client.send_data(sibling, b"goes on", true);
+    client.answer(sibling).is(200, "goes on");
+    client.ends();
+    eventually("it has ended", || site.running.stats().connections == 0);
+}
+
+#[test]
+fn an_idle_connection_ends() {
+    let site = CASE.site_with(|settings| settings.idle_timeout(Duration::from_millis(200)));
+    let mut client = Http2Client::connect(&site.running);
+    let stream = client.get("/");
+    client.answer(stream).is(200, "hello");
+    client.ends();
+    assert_eq!(client.goaways.last(), Some(&(stream, ErrorCode::NO_ERROR)));
+    eventually("it has ended", || site.running.stats().connections == 0);
+}
+
+/// So a client that keeps its connection for later keeps no other client out.
+#[test]
+fn an_idle_connection_makes_room_at_the_limit() {
+    let site = CASE.site_with(|settings| settings.connections_max(2));
+    let mut idle: Vec<_> = (0..2).map(|_| Http2Client::connect(&site.running)).collect();
+    for client in &mut idle {
+        let stream = client.get("/");
+        client.answer(stream).is(200, "hello");
+    }
+    let mut next = Http2Client::connect(&site.running);
+    let closed = std::thread::spawn(move || idle.iter_mut().for_each(Http2Client::ends));
+    let stream = next.get("/");
+    next.answer(stream).is(200, "hello");
+    drop(next);
+    drop(site);
+    closed.join().unwrap();
+}
+
+#[test]
+fn a_connection_ends_at_its_age() {
+    let site = CASE.site_with(|settings| settings.age_max(Duration::from_millis(200)));
+    let mut client = Http2Client::connect(&site.running);
+    client.wait_for_goaways(2);
+    client.ends();
+}
+
+/// A client that has vanished without an end of its connection is found by PING.
+#[test]
+fn a_client_that_answers_no_ping_is_gone() {
+    let site = CASE.site_with(|settings| settings.heartbeat(Duration::from_millis(100)));
+    let mut client = Http2Client::connect(&site.running);
+    client.answers_pings = false;
+    let _upload = client.request("POST", "/echo-any", &[], false);
+    client.ends();
+    assert!(!client.pings.is_empty());
+    eventually("it has ended", || site.running.stats().connections == 0);
+}

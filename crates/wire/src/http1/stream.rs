@@ -1,0 +1,45 @@
+//! Serves a stream of HTTP/2: its head was read by its connection, and its response goes there as segments.
+
+use crate::date::Date;
+use crate::encode::{self, Delimiter, ResponseHead};
+use crate::error::Misuse;
+use crate::head::Head;
+use crate::segment;
+use crate::state::WriteEvent;
+
+use super::Http1;
+
+impl Http1 {
+    /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
+    /// `head.framing` says. The response is written as [`Segment`](crate::Segment)s.
+    #[inline(never)]
+    pub fn begin_stream(&mut self, head: &Head) {
+        self.begin(head);
+        // A stream has one request.
+        self.keep_alive.and(false);
+    }
+
+    /// Appends the head as a segment, and what begins a body of known length.
+    #[inline(never)]
+    pub(super) fn write_segment_of_head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        can_switch: bool,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let writing = self.writing.next(WriteEvent::Head)?;
+        let plan = encode::plan(head, self.encoder_view(can_switch))?;
+        segment::write_head(head.close || plan.close, out, |out| {
+            encode::write_response(head, &plan, date, out);
+        });
+        match plan.delimiter {
+            Delimiter::NoBody => segment::write_end(out),
+            Delimiter::Length(length) => segment::write_whole_body(length, out),
+            Delimiter::Chunked | Delimiter::Close => {}
+        }
+        self.delimiter = plan.delimiter;
+        self.writing = writing;
+        Ok(())
+    }
+}
