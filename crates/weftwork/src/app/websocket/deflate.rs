@@ -174,7 +174,7 @@ pub(super) struct Inflating {
     has_ended: bool,
 }
 
-/// Size of one step. No more than that is decompressed past the limit.
+/// Size of one step.
 const STEP_BYTES: usize = 8 << 10;
 
 impl Inflating {
@@ -198,18 +198,20 @@ impl Inflating {
                 self.decompressor.reset(false);
                 self.has_ended = false;
             }
+            // At most one byte past the limit is decompressed.
+            let space = (self.bytes_max - self.out.len()).saturating_add(1).min(STEP_BYTES);
             let (taken, given) = (self.decompressor.total_in(), self.decompressor.total_out());
-            let status = self.decompressor.decompress(input, &mut step, FlushDecompress::None);
-            let status = status.map_err(|_| InflateError::Malformed)?;
-            input = &input[(self.decompressor.total_in() - taken) as usize..];
+            let status = self.decompressor.decompress(input, &mut step[..space], FlushDecompress::None);
             let count = (self.decompressor.total_out() - given) as usize;
-            // The limit is checked before anything is kept.
+            // The limit is checked before anything is kept, and first: what follows the limit cannot change the error.
             if count > self.bytes_max - self.out.len() {
                 return Err(InflateError::TooLarge);
             }
+            let status = status.map_err(|_| InflateError::Malformed)?;
+            input = &input[(self.decompressor.total_in() - taken) as usize..];
             self.out.extend_from_slice(&step[..count]);
             self.has_ended = status == Status::StreamEnd;
-            if input.is_empty() && count < STEP_BYTES {
+            if input.is_empty() && count < space {
                 return Ok(());
             }
             if !self.has_ended && count == 0 && status == Status::BufError {

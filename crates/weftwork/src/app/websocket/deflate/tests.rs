@@ -226,7 +226,10 @@ fn a_message_is_bounded_before_it_is_kept() {
     for payload in [vec![b'x'; BYTES_MAX], noise.clone()] {
         gives(&frame(0xc2, &deflated(&payload, 15, 6, BYTES_MAX)), &[binary(&payload)]);
         let more = [&payload[..], b"x"].concat();
-        fails(&frame(0xc2, &deflated(&more, 15, 6, BYTES_MAX + 1)), frames::CLOSE_TOO_LARGE);
+        let deflated = deflated(&more, 15, 6, BYTES_MAX + 1);
+        fails(&frame(0xc2, &deflated), frames::CLOSE_TOO_LARGE);
+        // The size counts first, even if what follows is no compressed data.
+        fails(&frame(0xc2, &[&deflated[..], &[0x07; 5]].concat()), frames::CLOSE_TOO_LARGE);
     }
     // Data that cannot be compressed takes a little more than its size.
     gives(&frame(0xc2, &deflated(&noise, 15, 0, BYTES_MAX)), &[binary(&noise)]);
