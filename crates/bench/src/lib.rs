@@ -8,6 +8,7 @@ mod failure;
 mod floors;
 mod grid;
 mod held;
+mod http2;
 mod instructions;
 pub mod interrupt;
 mod load;
@@ -74,6 +75,11 @@ enum Command {
     /// request, closed after it. The storm sends a first flight, always the same bytes, so that the load has no work with it. A session
     /// that is not resumed counts as an error if it should be.
     Tls(GridArgs),
+    /// HTTP/2 over TLS: small responses, files, uploads, and handlers that block, under h2load
+    ///
+    /// All servers run at once, with the certificate of tls, and have the load in turn. CPU of all their threads for a request that
+    /// succeeded, as a median of the turns.
+    Http2(http2::Http2Args),
     /// What a request costs servers that run at once and have the load in turn, to a per cent
     ///
     /// For differences of a few per cent, between two builds for example: what the machine does meanwhile happens to all servers.
@@ -131,6 +137,7 @@ fn run(command: Command) -> Result<()> {
         Command::Full(args) => grid::run(&grid::full(args)?),
         Command::Router(args) => grid::run(&grid::router(args)?),
         Command::Tls(args) => grid::run(&grid::tls(args)?),
+        Command::Http2(args) => http2::run(&args),
         Command::Turns(args) => turns::run(&args),
         Command::Blocking(args) => blocking::run(&args),
         Command::Report { results, markdown } => report::pages(&Results::read(&results)?, &markdown),

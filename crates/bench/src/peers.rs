@@ -113,6 +113,9 @@ impl Peers {
         write("answers", "json", br#"{"message":"Hello, World!"}"#)?;
         write("tls", "cert.pem", CERTIFICATE.as_bytes())?;
         write("tls", "key.pem", include_bytes!("../peers/tls/key.pem"))?;
+        if has_files {
+            write("files", "health", b"OK")?;
+        }
         for (name, length) in FILES.iter().filter(|_| has_files) {
             write("files", name, &file_bytes(*length))?;
         }
@@ -220,7 +223,7 @@ fn command(
         ("@workers_or_0@", if is_one { "0".to_owned() } else { workers.to_string() }),
         ("@reuseport@", if is_one { "" } else { " reuseport" }.to_owned()),
         ("@tls@", String::new()),
-        ("@ssl@", if has_tls { " ssl" } else { "" }.to_owned()),
+        ("@ssl@", if has_tls { " ssl http2" } else { "" }.to_owned()),
         ("@tls_folder@", scratch.join("tls").display().to_string()),
         ("@files_max@", files_max.to_string()),
         ("@connections@", connections.to_string()),

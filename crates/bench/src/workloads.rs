@@ -77,7 +77,7 @@ pub(crate) const HEALTH: Group = Group::get("/health", 64);
 /// Files of the file workloads: name, length.
 #[rustfmt::skip]
 pub(crate) const FILES: &[(&str, usize)] = &[
-    ("1k.bin", 1 << 10), ("64k.bin", 64 << 10), ("100k.bin", 100 << 10),
+    ("1k.bin", 1 << 10), ("16k.bin", 16 << 10), ("64k.bin", 64 << 10), ("100k.bin", 100 << 10),
     ("1m.bin", 1 << 20), ("10m.bin", 10 << 20), ("page.html", 20 << 10),
 ];
 const TURN: Duration = Duration::from_millis(30);

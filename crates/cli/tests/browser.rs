@@ -13,6 +13,7 @@ mod process;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -47,9 +48,15 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    fn start() -> Browser {
+    /// Starts it with these arguments besides.
+    fn start(more: &[&str]) -> Browser {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
         let chromium = std::env::var_os("WEFT_CHROMIUM").unwrap_or_else(|| "chromium".into());
-        let profile = std::env::temp_dir().join(format!("weft-browser-{}", std::process::id()));
+        let profile = std::env::temp_dir().join(format!(
+            "weft-browser-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ));
         let mut process = Command::new(&chromium)
             .args([
                 "--headless",
@@ -59,6 +66,7 @@ impl Browser {
                 "--no-first-run",
             ])
             .args(["--remote-debugging-port=0", "--window-size=1000,1600", "about:blank"])
+            .args(more)
             .arg(format!("--user-data-dir={}", profile.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -185,10 +193,30 @@ fn decode(text: &str) -> Vec<u8> {
 #[test]
 fn the_page_works_in_a_browser() {
     let weft = Weft::start("demo --port 0");
-    let browser = Browser::start();
+    page_works(&Browser::start(&[]), &format!("http://{}/", weft.address()), "demo.png");
+}
+
+/// With TLS, the browser speaks HTTP/2, and its WebSockets are streams of the same connection (RFC 8441).
+#[test]
+fn the_page_works_over_http2() {
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-http2.log");
+    let _ = std::fs::remove_file(&log);
+    let line = format!("demo --port 0 --tls-self-signed --access-log {}", log.display());
+    let weft = Weft::start(&line);
+    let browser = Browser::start(&["--ignore-certificate-errors"]);
+    let url = weft.lines.iter().find_map(|line| line.strip_prefix("listening at ")).expect("an address");
+    page_works(&browser, url, "demo-http2.png");
+    drop((browser, weft));
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.contains("\"GET /ws/echo HTTP/2.0\" 200"), "{log}");
+    assert!(!log.contains("HTTP/1.1"), "{log}");
+}
+
+/// Expects that all parts of the page work, and keeps a picture of it.
+fn page_works(browser: &Browser, url: &str, picture: &str) {
     let mut page = browser.page();
     page.ask("Page.enable", json!({}));
-    page.ask("Page.navigate", json!({ "url": format!("http://{}/", weft.address()) }));
+    page.ask("Page.navigate", json!({ "url": url }));
     let until = Instant::now() + TIMEOUT;
     let mut waiting = RESULTS.to_vec();
     while !waiting.is_empty() {
@@ -202,7 +230,7 @@ fn the_page_works_in_a_browser() {
         });
         std::thread::sleep(Duration::from_millis(50));
     }
-    page.screenshot("demo.png");
+    page.screenshot(picture);
     // A message is typed and sent, as a user does it.
     page.value("{ const form = document.getElementById('ws-form'); form.text.value = 'typed'; form.requestSubmit() }");
     while page.text("ws-echo") != "typed" {

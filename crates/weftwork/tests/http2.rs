@@ -27,7 +27,11 @@ struct Case {
 
 impl Case {
     fn bind(&self, change: impl FnOnce(Settings) -> Settings) -> Server {
-        let server = Server::bind("127.0.0.1:0").expect("the address is free").engine(self.engine);
+        self.bind_at("127.0.0.1:0", change)
+    }
+
+    fn bind_at(&self, address: &str, change: impl FnOnce(Settings) -> Settings) -> Server {
+        let server = Server::bind(address).expect("the address is free").engine(self.engine);
         server.settings(|settings| change(settings.http2_cleartext(true).drain_idle_timeout(Duration::ZERO)))
     }
 
@@ -69,12 +73,21 @@ macro_rules! every_engine {
                 assert!(crate::support::ENGINES.contains(&CASE.engine));
             }
 
+            mod abuse;
             mod bodies;
             mod long_lived;
+            #[cfg(feature = "metrics")]
+            mod observed;
+            mod proxied;
+            mod proxied_faults;
             mod requests;
             mod resets;
             mod responses;
+            mod smuggling;
             mod stop;
+            mod tunnels;
+            #[cfg(feature = "websocket")]
+            mod websockets;
         }
     )+ };
 }

@@ -36,6 +36,7 @@ pub struct Http1 {
 struct RequestFacts {
     version: Version,
     is_head: bool,
+    /// CONNECT, also the extended one of HTTP/2.
     is_connect: bool,
     wants_upgrade: bool,
     /// `100 Continue` is waited for, as far as we know.
@@ -110,6 +111,12 @@ impl Http1 {
         self.reading = self.reading.next(ReadEvent::Fault);
         self.keep_alive.and(false);
         fault
+    }
+
+    /// Returns whether the request is a CONNECT, also an extended one (RFC 8441). A 2xx then begins another protocol.
+    #[inline]
+    pub fn is_connect(&self) -> bool {
+        self.request.is_connect
     }
 
     /// Reads the body of the request in progress. Returns how many bytes were used and what they were.
@@ -227,6 +234,9 @@ impl Http1 {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> Result<After, Misuse> {
+        if self.request.version == Version::Http2 && self.write_plain_segments(head, body, date, out)? {
+            return Ok(after(self.reading, self.keep_alive));
+        }
         self.write_any_head(head, false, date, out)?;
         self.write_body(body, out)?;
         self.finish(&[], out)

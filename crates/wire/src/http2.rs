@@ -4,7 +4,6 @@
 //! of requests, `fields.rs` those of trailers, and `client.rs` those of responses. `response.rs` writes the response of
 //! one stream, and `write.rs` writes all other frames.
 
-mod block;
 mod body;
 mod budget;
 mod client;
@@ -14,7 +13,6 @@ mod frame;
 mod head;
 mod priority;
 mod read;
-mod response;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -28,7 +26,6 @@ pub use client::RequestHead;
 pub use fault::{ErrorCode, Http2Fault, Violation};
 pub use frame::Frame;
 pub use priority::Priority;
-pub use response::Http2Response;
 pub use settings::{Http2Settings, PeerSettings};
 pub use window::Window;
 
@@ -64,13 +61,15 @@ enum State {
 /// One connection's frames. It holds no bytes except for the dynamic table, and for a field block that is cut into
 /// frames. Streams are the caller's: their states, windows and number.
 ///
-/// A request opens its stream, and [`Http2Response`] writes the response. [`Budget`] limits what a peer costs,
-/// [`Window`] what each side sends, and [`ExpectedBody`] compares a body with its head.
+/// A request opens its stream. Its response is written by an [`Http1`](crate::Http1) of its own, as
+/// [`Segment`](crate::Segment)s, which [`write_block`](Http2::write_block) and [`write_data`](Http2::write_data) put into
+/// frames. [`Budget`] limits what a peer costs, [`Window`] what each side sends, and [`ExpectedBody`] compares a body
+/// with its head.
 ///
 /// ```
 /// use std::time::SystemTime;
 /// use weftwork_wire::{
-///     BodyLength, Date, Frame, Head, Http2, Http2Response, Http2Settings, Limits, ResponseHead,
+///     BodyLength, Date, Frame, Head, Http1, Http2, Http2Settings, Limits, ResponseHead, Segment,
 /// };
 ///
 /// let (mut http, mut out) = (Http2::server(&Http2Settings::default()), Vec::new());
@@ -91,7 +90,14 @@ enum State {
 ///             assert_eq!((head.path.of(&text), head.method.as_str()), (&b"/"[..], "GET"));
 ///             let response = ResponseHead { length: BodyLength::Exact(5), ..ResponseHead::default() };
 ///             let date = Date::at(SystemTime::now());
-///             Http2Response::new(&http, stream, &head.method).write_response(&response, b"hello", &date, &mut out)?;
+///             let (mut request, mut parts) = (Http1::default(), Vec::new());
+///             request.begin_stream(&head);
+///             request.write_response(&response, b"hello", &date, &mut parts)?;
+///             let Some((start, Segment::Head { len, .. })) = Segment::read(&parts) else { unreachable!() };
+///             let (block, body) = parts[start..].split_at(len);
+///             Http2::write_block(stream, block, true, false, &mut out);
+///             let Some((start, Segment::Body { ends, .. })) = Segment::read(body) else { unreachable!() };
+///             Http2::write_data(stream, &body[start..], ends, &mut out);
 ///         }
 ///         _ => {}
 ///     }

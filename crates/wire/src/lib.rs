@@ -65,8 +65,8 @@ pub use framing::Framing;
 pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
 pub use http2::{
-    Budget, ErrorCode, ExpectedBody, Frame, Http2, Http2Fault, Http2Response, Http2Settings, PeerSettings,
-    Priority, RequestHead, Violation, Window,
+    Budget, ErrorCode, ExpectedBody, Frame, Http2, Http2Fault, Http2Settings, PeerSettings, Priority,
+    RequestHead, Violation, Window,
 };
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};

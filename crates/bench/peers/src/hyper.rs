@@ -7,14 +7,14 @@ use std::path::Path;
 
 use ::hyper::body::{Body, Incoming};
 use ::hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use ::hyper::server::conn::http1;
+use ::hyper::server::conn::{http1, http2};
 use ::hyper::service::service_fn;
 use ::hyper::{Request, Response, StatusCode};
 use ::tokio::net::TcpStream;
 use ::tokio::{task, time};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_rustls::TlsAcceptor;
 
 use crate::routes;
@@ -35,7 +35,7 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
     })?
 }
 
-/// Serves /health and `1m.bin` of the folder, which is read once: hyper has no files of its own.
+/// Serves the routes and two files of the folder, which are read once: hyper has no files of its own.
 pub fn serve_tls(
     port: u16,
     workers: usize,
@@ -43,21 +43,22 @@ pub fn serve_tls(
     files: &Path,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let acceptor = acceptor(tls)?;
-    let file = Bytes::from(fs::read(files.join("1m.bin")).unwrap_or_default());
+    let read = |name: &str| Bytes::from(fs::read(files.join(name)).unwrap_or_default());
+    let files = [("/1m.bin", read("1m.bin")), ("/16k.bin", read("16k.bin"))];
     run(workers, async move {
         let listener = listen(port)?;
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
-            task::spawn(serve_one(acceptor.clone(), stream, file.clone()));
+            task::spawn(serve_one(acceptor.clone(), stream, files.clone()));
         }
     })?
 }
 
-async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, file: Bytes) {
+async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, files: [(&'static str, Bytes); 2]) {
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let answer = |request: Request<Incoming>| {
-        let file = (request.uri().path() == "/1m.bin").then(|| file.clone());
+        let file = files.iter().find(|(path, _)| *path == request.uri().path()).map(|(_, file)| file.clone());
         async move {
             match file {
                 Some(file) => Ok(typed("application/octet-stream", file)),
@@ -65,7 +66,12 @@ async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, file: Bytes) {
             }
         }
     };
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let (stream, service) = (TokioIo::new(stream), service_fn(answer));
+    let _ = match is_http2 {
+        true => http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await,
+        false => http1::Builder::new().serve_connection(stream, service).await,
+    };
 }
 
 /// A body that is available at once, or that the client is still sending.

@@ -16,6 +16,6 @@ pub fn acceptor(folder: &Path) -> Result<TlsAcceptor, Box<dyn Error + Send + Syn
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem"))?;
     let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
     config.ticketer = Ticketer::new()?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -41,9 +41,12 @@ fn a_worker_for_each_core() {
 
 #[test]
 fn tls_is_configured_if_it_is_asked_for() {
-    for (name, words) in
-        [("nginx", "ssl;"), ("h2o", "certificate-file: "), ("hyper", "/tls\""), ("go-nethttp", "/tls\"")]
-    {
+    for (name, words) in [
+        ("nginx", "ssl http2;"),
+        ("h2o", "certificate-file: "),
+        ("hyper", "/tls\""),
+        ("go-nethttp", "/tls\""),
+    ] {
         assert!(told(name, 1, true).contains(words), "{name}");
         assert!(!told(name, 1, false).contains(words), "{name}");
     }

@@ -62,7 +62,8 @@ impl Drop for Front {
 pub(crate) struct HaProxy;
 
 impl HaProxy {
-    pub(crate) fn start(servers: &[&str]) -> Option<Front> {
+    /// Starts it with `more` for each server.
+    pub(crate) fn start(servers: &[&str], more: &str) -> Option<Front> {
         let write = |address: &str, folder: &str| {
             let mut text = format!(
                 "global\n  stats socket {folder}/stats\n\
@@ -72,7 +73,7 @@ impl HaProxy {
                  default-server check inter 200ms fall 1 rise 1\n"
             );
             for (index, server) in servers.iter().enumerate() {
-                writeln!(text, "  server s{index} {server}").unwrap();
+                writeln!(text, "  server s{index} {server} {more}").unwrap();
             }
             text
         };

@@ -110,7 +110,7 @@ impl Instance {
     }
 
     fn line(engine: &str, address: &str) -> String {
-        format!("--bind {address} --engine {engine} --drain-delay 1s")
+        format!("--bind {address} --engine {engine} --drain-delay 1s --http2-cleartext on")
     }
 
     fn restart(&mut self) {
@@ -123,11 +123,21 @@ impl Instance {
 
 #[test]
 fn a_rolling_restart_behind_haproxy_loses_no_request() {
+    rolling_restart("");
+}
+
+#[test]
+fn a_rolling_restart_behind_haproxy_with_http2_loses_no_request() {
+    rolling_restart("proto h2");
+}
+
+/// Restarts one instance after the other. HAProxy has `more` for each of them.
+fn rolling_restart(more: &str) {
     let mixed = [["adaptive", "reactor", "workers"], ["pool", "fibers", "adaptive"]];
     for engines in engine().map_or(mixed.to_vec(), |engine| vec![[engine; 3]]) {
         let mut instances = engines.map(Instance::start);
         let addresses: Vec<&str> = instances.iter().map(|instance| instance.address.as_str()).collect();
-        let Some(front) = HaProxy::start(&addresses) else { return };
+        let Some(front) = HaProxy::start(&addresses, more) else { return };
         front.wait_until_up(3);
         let load = Load::start(&front.address);
         let count = instances.len();
@@ -137,7 +147,7 @@ fn a_rolling_restart_behind_haproxy_loses_no_request() {
             front.wait_until_up(3);
         }
         load.wait_for(load::requests());
-        load.end(&engines.join(" "));
+        load.end(&format!("{} {more}", engines.join(" ")));
     }
 }
 

@@ -6,6 +6,8 @@
 //!                       101: tunnel.rs, bytes both ways
 //! ```
 
+mod attempts;
+mod failure;
 mod request;
 mod response;
 #[cfg(feature = "_tls")]
@@ -13,30 +15,25 @@ mod secure;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod upload;
 mod upstream;
 
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
-use weftwork_wire::{Fault, Limits, ResponseFault};
+use http::{HeaderName, HeaderValue};
+use weftwork_wire::Limits;
 
-use self::request::Upload;
-use self::response::ProxyExchange;
-use self::upstream::{Upstream, UpstreamConn};
+use self::attempts::{DEADLINE, time_left};
+use self::failure::{Failure, NO_ANSWER};
+use self::upstream::{Protocol, Upstream};
 use super::path_form::normal_form;
 use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
 use crate::message::{
-    Blocking, Handler, IntoResponse, Problem, Request, RequestLine, Response, note_proxy, plain_field_name,
+    Blocking, Handler, IntoResponse, Request, RequestLine, Response, note_proxy, plain_field_name,
 };
 use crate::transport::log_queue::log_line;
-use crate::transport::stream::is_timed_out;
-
-/// Time to wait for `100 (Continue)`. A server that does not know `Expect` never sends it, so the body is then
-/// sent anyway.
-const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 /// A handler that forwards requests to one upstream server and returns its responses.
 ///
@@ -45,6 +42,13 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// forwards anything, so a client that sends them slowly holds no thread. If a request needs a conversation in
 /// both directions, [`unbuffered`](crate::unbuffered) forwards these bytes as they arrive too. Connections to
 /// the server are kept and reused.
+///
+/// **HTTP/2.** A server with TLS chooses between HTTP/2 and HTTP/1.1 (see [`http2`](Proxy::http2)). Up to 100 requests
+/// share a connection of HTTP/2, or fewer if the server says so. Then there is another connection. A thread reads each of
+/// them. A response of which 256 KiB wait for its client stops at the server, and delays no other. A request that the
+/// server has not begun (GOAWAY, `REFUSED_STREAM`) is sent again, up to twice, if its body was at most 64 KiB so far.
+/// Trailers are forwarded in both directions, so gRPC works. An upgrade, and a user that is known by the connection
+/// (NTLM), use HTTP/1.1.
 ///
 /// **Fields.** Fields for a single connection are not forwarded (RFC 9110 section 7.6.1). That the client
 /// accepts trailers is stated again for the new connection. Other fields are forwarded unchanged, except fields
@@ -85,7 +89,7 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// second of silence, even if the body has already arrived. An earlier response is forwarded, and the server
 /// gets no body.
 ///
-/// **Errors.** The answer is 502 if the server cannot be reached or does not speak HTTP/1. It is 504 if the
+/// **Errors.** The answer is 502 if the server cannot be reached or does not speak HTTP. It is 504 if the
 /// server exceeds a timeout below or the [deadline](Request::deadline) of the request, whichever is sooner. If
 /// the deadline passes while the client is still sending its body, the answer is 408.
 ///
@@ -123,13 +127,18 @@ struct Options {
     response_timeout: Duration,
     idle_timeout: Duration,
     limits: Limits,
+    /// Fields of `set_header`.
+    set_names: Vec<HeaderName>,
 }
 
 impl Proxy {
-    /// Creates a proxy to the server at `url`: `http://host:port` or `https://host:port`, with an optional path
-    /// that is put before every request path. `https` needs the feature `tls` or `tls-ring`. The name is looked up now. It is looked up again once a minute (see
-    /// [`lookup_age_max`](Proxy::lookup_age_max)), and if no address answers, at most once in 5 s. Of several
-    /// addresses, the one that answered last is tried first.
+    /// Creates a proxy to the server at `url`: `http://host:port`, `https://host:port` or `h2c://host:port`, with an
+    /// optional path that is put before every request path. `https` needs the feature `tls` or `tls-ring`. `h2c` is HTTP/2
+    /// in clear, without asking (RFC 9113 section 3.3), as gRPC servers speak it.
+    ///
+    /// The name is looked up now. It is looked up again once a minute (see [`lookup_age_max`](Proxy::lookup_age_max)),
+    /// and if no address answers, at most once in 5 s. Of several addresses, the one that answered last is tried
+    /// first.
     ///
     /// # Errors
     /// Fails if `url` has another form, if the name is unknown, or if it is `https` without one of these features.
@@ -142,6 +151,7 @@ impl Proxy {
             response_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
             limits: Limits { head_bytes_max: 256 << 10, fields_max: 1000, ..Limits::default() },
+            set_names: Vec::new(),
         };
         note_proxy();
         Ok(Proxy { upstream, options, set_headers: Vec::new() })
@@ -197,6 +207,7 @@ impl Proxy {
             return Err(Error::usage(format!("cannot set {name}: a Proxy sets it itself")));
         }
         self.set_headers.retain(|(known, _)| *known != name);
+        self.options.set_names.push(name.clone());
         self.set_headers.push((name, Box::new(value)));
         Ok(self)
     }
@@ -247,7 +258,8 @@ impl Proxy {
     }
 
     /// Sets the maximum size of the head of a response from the server, in bytes. It also limits the trailers of
-    /// a response. Default: 256 KiB. When exceeded: 502, and a line in the log.
+    /// a response. Default: 256 KiB. When exceeded: 502, and a line in the log. Over HTTP/2, nine frames are the
+    /// maximum too: 144 KiB, or less if the server sends small frames. A larger head ends the connection.
     #[must_use]
     pub fn response_head_bytes_max(mut self, bytes: u32) -> Proxy {
         self.options.limits.head_bytes_max = bytes;
@@ -262,73 +274,31 @@ impl Proxy {
         self
     }
 
-    /// Sets how many idle connections to the server are kept. Default: 32. A connection that the server may have
+    /// Sets whether a server with TLS is offered HTTP/2 (ALPN). Default: true, as in Caddy and Traefik. Without TLS, the
+    /// URL decides: `http://` or `h2c://`.
+    ///
+    /// ```no_run
+    /// use weftwork::Proxy;
+    ///
+    /// let one_request_a_connection = Proxy::to("https://10.0.0.7:8443")?.http2(false);
+    /// # Ok::<(), weftwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn http2(mut self, offers: bool) -> Proxy {
+        if self.upstream.protocol != Protocol::Http2 && self.upstream.is_tls() {
+            self.upstream.protocol = if offers { Protocol::Either } else { Protocol::Http1 };
+        }
+        self
+    }
+
+    /// Sets how many idle connections to the server are kept. Default: 32. Those of HTTP/2 count apart, and are kept for
+    /// a minute. A connection that the server may have
     /// authenticated is not one of them.
     #[must_use]
     pub fn idle_connections_max(mut self, connections: usize) -> Proxy {
         self.upstream.idle_max = connections;
         self
     }
-
-    fn forward(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        let forwards = request::forwards_left(req)?;
-        if forwards == Some(0) {
-            return Ok(final_recipient(req));
-        }
-        let head = request::head(req, forwards, self)?;
-        let time = time_left(req);
-        let client = (!upstream::may_be_shared(req)).then(|| req.conn_value());
-        let (conn, is_reused) = self.upstream.acquire(client, time)?;
-        let may_repeat = is_reused && may_repeat(req);
-        let mut exchange = self.exchange(req, &head, conn);
-        let received = match exchange.send_request(req) {
-            // The server may have closed the kept connection before it saw the request, or may have crashed on
-            // it. RFC 9110 section 9.2.2 allows a retry. Another kept connection could be dead as well, so the
-            // retry uses a new one.
-            Err(Failure::Closed) if may_repeat && exchange.conn.has_received_nothing => {
-                exchange = self.exchange(req, &head, self.upstream.connect_new(time_left(req))?);
-                exchange.send_request(req)
-            }
-            received => received,
-        };
-        exchange.relay_response(req, received?)
-    }
-
-    fn exchange(&self, req: &Request<'_>, head: &[u8], mut conn: UpstreamConn) -> ProxyExchange {
-        conn.queue(head);
-        conn.note_request(head);
-        let (server, options) = (self.upstream.authority().clone(), self.options.clone());
-        let wait = CONTINUE_WAIT.min(time_left(req));
-        let continue_by = request::expects_continue(req).then(|| upstream::from_now(wait));
-        ProxyExchange {
-            conn,
-            server,
-            options,
-            continue_by,
-            upload: Upload::of(req),
-            idle_pool: self.upstream.idle_pool(),
-            serves_one_client: !upstream::may_be_shared(req),
-        }
-    }
-}
-
-/// Returns the answer to a request that must not be forwarded (RFC 9110 section 7.6.2). This proxy has no
-/// options to report and does not support TRACE.
-fn final_recipient(req: &Request<'_>) -> Response {
-    let is_known = *req.method() == Method::OPTIONS;
-    Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
-}
-
-/// Returns the time until the deadline of the request.
-fn time_left(req: &Request<'_>) -> Duration {
-    req.time_left().unwrap_or(Duration::MAX)
-}
-
-const DEADLINE: &str = "the deadline of the request";
-
-/// Returns whether the request can be sent again: it is idempotent and has no body.
-fn may_repeat(req: &Request<'_>) -> bool {
-    req.method().is_idempotent() && req.body_left() == Some(0)
 }
 
 impl Handler for Proxy {
@@ -358,94 +328,6 @@ impl Handler for Proxy {
 
 fn warn(server: &str, why: impl fmt::Display) {
     log_line!(Warn, "proxy to {server}: {}", OneLine(why));
-}
-
-/// The reason why a request was not forwarded or failed.
-enum Failure {
-    /// The request is not valid for this proxy.
-    Request(StatusCode, &'static str),
-    /// The client's body could not be read.
-    Client(Error),
-    Unreachable(io::Error),
-    /// The server closed the connection before its response started.
-    Closed,
-    /// The wait exceeded the named option.
-    Timeout(&'static str),
-    Socket(io::Error),
-    Malformed(ResponseFault),
-    /// The server switched to a protocol that was not requested.
-    UnexpectedUpgrade,
-}
-
-impl Failure {
-    /// Converts an error of the connection to the server. `bound` is the option that limited the wait.
-    fn of(error: io::Error, bound: &'static str) -> Failure {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Failure::Timeout(bound),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
-                Failure::Closed
-            }
-            _ => Failure::Socket(error),
-        }
-    }
-
-    fn for_log(&self) -> Option<String> {
-        match self {
-            Failure::Request(..) | Failure::Client(_) => None,
-            Failure::Unreachable(error) => Some(format!("cannot be reached: {error}")),
-            Failure::Closed => Some("closed the connection before it responded".to_owned()),
-            Failure::Timeout(bound) => Some(format!("timed out ({bound})")),
-            Failure::Socket(error) => Some(error.to_string()),
-            Failure::Malformed(fault) => Some(named_with_option(*fault)),
-            Failure::UnexpectedUpgrade => Some("switched to a protocol that was not requested".to_owned()),
-        }
-    }
-}
-
-/// Returns the description of a fault, with the option that sets the limit.
-fn named_with_option(fault: ResponseFault) -> String {
-    match fault {
-        ResponseFault::Message(
-            kind @ (Fault::HeadTooLong
-            | Fault::TooManyFields
-            | Fault::TrailersTooLong
-            | Fault::TooManyTrailers),
-        ) => {
-            let option = kind.setting().unwrap_or_default();
-            format!("{fault} The limit is Proxy::response_{option}.")
-        }
-        fault => fault.to_string(),
-    }
-}
-
-/// Detail of a 502 if the server responded in an invalid way.
-const NO_ANSWER: &str = "no valid response from the upstream server";
-
-impl IntoResponse for Failure {
-    /// The client learns only that the upstream server failed.
-    fn into_response(self) -> Response {
-        let (status, detail) = match self {
-            Failure::Client(error) => return error.into_response(),
-            Failure::Request(status, why) => (status, why),
-            Failure::Timeout(_) => {
-                (StatusCode::GATEWAY_TIMEOUT, "the upstream server did not respond in time")
-            }
-            Failure::Unreachable(error) if is_timed_out(&error) => {
-                (StatusCode::GATEWAY_TIMEOUT, "the upstream server could not be reached in time")
-            }
-            Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the upstream server could not be reached"),
-            Failure::Closed | Failure::Socket(_) | Failure::Malformed(_) | Failure::UnexpectedUpgrade => {
-                (StatusCode::BAD_GATEWAY, NO_ANSWER)
-            }
-        };
-        Problem::new(status).detail(detail).into_response()
-    }
-}
-
-impl From<ResponseFault> for Failure {
-    fn from(fault: ResponseFault) -> Failure {
-        Failure::Malformed(fault)
-    }
 }
 
 impl fmt::Debug for Proxy {

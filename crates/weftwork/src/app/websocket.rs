@@ -6,6 +6,8 @@
 //!                                                 +--> hub.rs: the loop reads and writes, nobody waits
 //! ```
 //!
+//! Over HTTP/2, the request is an extended CONNECT (RFC 8441), and the response is 200.
+//!
 //! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, compression
 //! (deflate.rs), queue limits and closing.
 

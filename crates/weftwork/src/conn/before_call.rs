@@ -23,12 +23,9 @@ impl Conn {
         }
     }
 
-    /// Asks whether the body is read before the call, if it `may` be. `None`: see [`blocking`](Conn::blocking).
-    #[inline]
-    pub(super) fn reads_ahead(&mut self, may: bool, cx: &Context) -> Option<bool> {
-        if !may {
-            return Some(false);
-        }
+    /// Asks whether the body is read before the call. `None`: see [`blocking`](Conn::blocking).
+    #[inline(never)]
+    pub(super) fn reads_ahead(&mut self, cx: &Context) -> Option<bool> {
         match catch_unwind(AssertUnwindSafe(|| cx.reads_ahead(&self.request_line()))) {
             Ok(ahead) => Some(ahead),
             Err(panic) => self.refuse_over_panic(panic, cx),

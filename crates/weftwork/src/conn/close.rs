@@ -12,7 +12,7 @@ use crate::transport::events::ConnState;
 
 /// Time after accept in which the first request may still arrive while the server drains, because it may be on its way
 /// already. The request of a client that has just connected is in the next packet.
-const FIRST_REQUEST: Duration = Duration::from_millis(250);
+pub(super) const FIRST_REQUEST: Duration = Duration::from_millis(250);
 
 impl Conn {
     /// Returns whether the server drains and nothing more is to be waited for here.
@@ -50,8 +50,7 @@ impl Conn {
 
     /// Continues after the whole last response was sent. The end of a TLS session may have to wait.
     pub(super) fn end(&mut self, after: After, now: Tick) -> Option<Step> {
-        if self.is_stream() {
-            self.stream.shutdown_write();
+        if self.is_stream() && !self.is_tunnel() {
             self.phase = Phase::Done;
             return None;
         }
@@ -220,6 +219,7 @@ impl Conn {
                 Ok(false) => {
                     // Bytes that the peer has not read would stay in the kernel.
                     self.stream.reset_unless_ended();
+                    self.cut_tunnel();
                     self.leave(cx);
                 }
                 // The peer has gone, which is not a timeout.
@@ -233,6 +233,15 @@ impl Conn {
             }
             TimeoutKind::Head | TimeoutKind::ProxyHeader => self.leave(cx),
             TimeoutKind::Handshake => self.leave_handshake(cx),
+        }
+    }
+
+    /// Resets a stream of HTTP/2 that has become another protocol. Without it, the end of the request would look like an end of
+    /// that protocol.
+    #[cold]
+    pub(super) fn cut_tunnel(&self) {
+        if self.is_tunnel() {
+            self.stream.cut();
         }
     }
 

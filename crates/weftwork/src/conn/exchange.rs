@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
-use weftwork_wire::{After, BodyLength, Misuse, ResponseHead};
+use weftwork_wire::{After, BodyLength, Misuse, ResponseHead, Version};
 
 use super::deferred::RequestSummary;
 use super::refusal::log_client;
@@ -31,6 +31,7 @@ use crate::transport::context::Context;
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::events::ConnState;
 use crate::transport::log_queue::log_line;
+use crate::transport::watchdog::line_of;
 use crate::transport::{Buffers, CallSlot, DateCache, Tick};
 
 /// Maximum length of a file, or a part of it, that is read and copied after its head. That saves a system call, and the
@@ -148,7 +149,11 @@ impl<'a> ConnExchange<'a> {
         if self.conn.awaits_response() {
             self.take_what_came(response);
         } else {
-            slot.enter(begun, self.head().1);
+            let (head, text) = self.head();
+            match head.version {
+                Version::Http2 => slot.enter(begun, &line_of(&head.method, head.path.of(text))),
+                _ => slot.enter(begun, text),
+            }
             self.watched = Some(slot);
             let mut request = Request::new(self);
             if is_proxy_in_use() {
@@ -242,8 +247,9 @@ impl<'a> ConnExchange<'a> {
     #[inline(never)]
     fn answer(&mut self, response: &mut Response, now: Tick, slot: &'a CallSlot) -> Tick {
         self.conn.timer.resume(now);
-        if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
-            long_lived::refuse_without_tunnel(response, self.conn.is_stream());
+        if self.conn.http.is_connect() {
+            let is_extended = self.target().method() != Method::CONNECT;
+            long_lived::refuse_without_tunnel(response, self.conn.is_stream(), is_extended);
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {

@@ -29,10 +29,10 @@ use self::stop::Goaway;
 use self::streams::Streams;
 use super::{Conn, OUTPUT_BYTES_MAX, Phase, Step};
 use crate::message::{BodyPart, WakeConn};
-use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::stream::StreamHub;
+use crate::transport::{Stream, Tick};
 
 /// Part of a connection in HTTP/2.
 #[derive(Debug, Default)]
@@ -44,6 +44,15 @@ pub(super) enum Role {
     Connection(Box<Http2Conn>),
     /// It is one request.
     Stream(StreamEnd),
+}
+
+impl Role {
+    pub(super) fn into_stream_end(self) -> Option<StreamEnd> {
+        match self {
+            Role::Stream(end) => Some(end),
+            Role::Http1 | Role::Connection(_) => None,
+        }
+    }
 }
 
 /// State of a connection that has the socket.
@@ -66,23 +75,26 @@ pub(super) struct Http2Conn {
     /// A block of fields was written. The first one tells the client that the table is empty.
     has_written_block: bool,
     goaway: Goaway,
+    begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
 }
 
 impl Conn {
     /// Begins HTTP/2. The preface of the client is still unread.
-    pub(super) fn begin_http2(&mut self, now: Tick, cx: &Context) {
+    pub(crate) fn begin_http2(&mut self, now: Tick, cx: &Context) {
         let settings = Http2Settings {
             streams_max: cx.settings.http2_streams_max,
             head_bytes_max: cx.limits.head_bytes_max,
-            connect_protocol: false,
             ..Http2Settings::default()
         };
         let mut http2 = Box::new(Http2Conn {
             http: Http2::server(&settings),
-            hub: StreamHub::new(self.stream.local_addr()),
-            streams: Streams::default(),
+            hub: match &self.stream {
+                Stream::Memory(memory) => StreamHub::in_memory(memory.clone()),
+                stream => StreamHub::new(stream.local_addr()),
+            },
+            streams: Streams::new(&cx.counters),
             send_window: Window::default(),
             recv_window: Window::default(),
             held: 0,
@@ -91,6 +103,7 @@ impl Conn {
             is_pinged: false,
             has_written_block: false,
             goaway: Goaway::default(),
+            begun: now,
             changed: Vec::new(),
         });
         let output = &mut self.buffers_mut().output;
@@ -132,6 +145,7 @@ impl Conn {
             self.phase = Phase::Send(After::Linger);
             return None;
         }
+        http2.streams.count();
         let unsent = self.unsent();
         // The client's side of a connection goes on while a response is not read: uploads, and windows.
         let may_read =
@@ -178,7 +192,11 @@ impl Conn {
     /// Wakes the owner of a request when its connection has something for it. Returns false if it has already.
     pub(crate) fn watch_stream(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match &self.role {
-            Role::Stream(end) => end.pipe.watch(!self.read_ready, self.awaits_output_space(), wakes, key),
+            Role::Stream(end) => {
+                // The end of the client's side would be reported each time.
+                let reads = !self.read_ready && !self.peer_ended;
+                end.pipe.watch(reads, self.awaits_output_space(), wakes, key)
+            }
             Role::Http1 | Role::Connection(_) => true,
         }
     }
@@ -195,6 +213,19 @@ impl Conn {
         if let Role::Stream(end) = &self.role {
             end.pipe.leave(parts.into_iter());
         }
+    }
+
+    /// Begins another protocol, whose head was written.
+    #[cold]
+    pub(super) fn begin_tunnel(&mut self) {
+        if let Role::Stream(end) = &mut self.role {
+            end.is_tunnel = true;
+        }
+    }
+
+    /// Returns whether this is one request of a connection, which has become another protocol (RFC 8441).
+    pub(super) fn is_tunnel(&self) -> bool {
+        matches!(&self.role, Role::Stream(end) if end.is_tunnel)
     }
 
     /// Returns whether this is one request of a connection, which has no socket of its own.

@@ -43,9 +43,9 @@ impl Conn {
             Framing::Chunked => true,
         };
         // A client that waits for 100 Continue sends nothing before the handler asks for it.
-        let ahead = has_use && !self.http.wants_continue();
+        let may_read_ahead = has_use && !self.http.wants_continue();
         let is_absolute = head.is_absolute();
-        let ahead = self.reads_ahead(ahead, cx)?;
+        let ahead = if may_read_ahead { self.reads_ahead(cx)? } else { false };
         self.phase = if ahead { Phase::Body } else { Phase::Ready };
         if is_absolute || is_secured {
             self.refuse_if_misdirected(cx);

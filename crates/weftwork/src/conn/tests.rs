@@ -4,6 +4,7 @@ mod close;
 mod deadlines;
 mod faults;
 mod feeds;
+mod http2;
 mod interim;
 #[cfg(target_os = "linux")]
 mod segments;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::http2::StreamEnd;
 use super::refusal::log_client;
 use super::{Conn, CountGuard, IoWait, PendingBody, Phase, Readiness};
 use crate::error::{OneLine, panic_message};
@@ -38,6 +39,8 @@ struct UpgradedSocket {
     /// When the readers are told that the server stops, after it has begun to drain.
     stops_at: OnceLock<Tick>,
     _count: CountGuard,
+    /// Of one request of HTTP/2, whose connection has the socket.
+    _end: Option<StreamEnd>,
 }
 
 impl Conn {
@@ -49,7 +52,7 @@ impl Conn {
         wait: Arc<dyn IoWait + Send + Sync>,
         is_wanted: impl Fn() -> bool,
     ) {
-        let Conn { stream, peer, buffers, mut pending_body, mut count, .. } = *self;
+        let Conn { stream, peer, buffers, mut pending_body, mut count, role, .. } = *self;
         count.enter(ConnState::Upgraded);
         let Some(PendingBody::Upgrade(take)) = pending_body.take().map(|body| *body) else { return };
         let early =
@@ -66,6 +69,7 @@ impl Conn {
             has_lingered,
             stops_at: OnceLock::new(),
             _count: count,
+            _end: role.into_stream_end(),
         });
         let settings = &cx.settings;
         let _held = UpgradeCount::count(&cx.counters);
@@ -225,7 +229,7 @@ impl UpgradedIo for UpgradedSocket {
         let mut late = None;
         let mut done = 0;
         loop {
-            match self.stream.send(&data[done..], false) {
+            match self.stream.send_some(&data[done..]) {
                 Err(error) if is_would_block(&error) => {
                     if let Some(late) = late {
                         // The caller may write something else next.

@@ -51,7 +51,7 @@ impl<'c> Request<'c> {
         Request { exchange, deadline: None, data: OnceCell::new() }
     }
 
-    /// Returns the method. Any token is possible.
+    /// Returns the method. Any token is possible. An extended CONNECT of HTTP/2 (RFC 8441) is GET, with an Upgrade field.
     pub fn method(&self) -> &Method {
         &self.exchange.head().0.method
     }

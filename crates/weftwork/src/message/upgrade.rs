@@ -47,7 +47,8 @@ pub struct UpgradedReader {
     stop_sent: bool,
 }
 
-/// Writing half of an [`Upgraded`] connection. Writes are not buffered: each write is a system call.
+/// Writing half of an [`Upgraded`] connection. Writes are not buffered: each write is a system call. Over HTTP/2, at most
+/// 64 KiB wait for the client's window.
 pub struct UpgradedWriter {
     line: Arc<dyn UpgradedIo>,
     timeout: Option<Duration>,
@@ -257,6 +258,9 @@ impl std::error::Error for UpgradePanic {}
 
 impl Response {
     /// Returns 101. The connection then speaks `protocol`, and `take` runs with it after the response was sent.
+    ///
+    /// Over HTTP/2, an extended CONNECT (RFC 8441) requests it. Its handler sees a GET with an `Upgrade` field, as over
+    /// HTTP/1.1. The response is 200, and a stream takes the place of the connection.
     ///
     /// The client must have requested it (`Connection: upgrade` and an `Upgrade` field that names each protocol in
     /// `protocol`). Otherwise the response is 500, so a handler checks first. `take` runs on a thread of its own, which

@@ -107,6 +107,11 @@ impl BodyWriter<'_> {
         Body::new(self.exchange).read(into)
     }
 
+    /// Returns the trailers of the request, after its body was read to its end.
+    pub(crate) fn request_trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.exchange.trailers()
+    }
+
     /// Returns whether reading would wait for at most `patience`.
     pub(crate) fn request_comes_within(&mut self, timeout: Duration) -> io::Result<bool> {
         Ok(Body::new(self.exchange).comes_within(timeout)?)

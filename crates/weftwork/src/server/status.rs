@@ -131,6 +131,7 @@ impl ServerStatus {
         let about = "Connections open now.";
         vec![
             NumberFamily { name: "connections", about, label: "state", numbers: states },
+            one("http2_streams", "Requests of HTTP/2 in progress.", self.stats().http2_streams),
             one("calls", "Handlers and writers of streamed bodies that run now.", calls),
             one("threads", "Threads that serve requests.", self.threads()),
             one("queue_length", "Requests that wait for a thread.", self.queued()),

@@ -29,7 +29,7 @@ use crate::transport::{BufferPool, CallSlot, DateCache, Stream, Tick};
 pub(super) struct TestServer {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) cx: Context,
-    clock: Arc<AtomicU64>,
+    pub(super) clock: Arc<AtomicU64>,
 }
 
 impl TestServer {
@@ -305,7 +305,7 @@ impl TestConnection {
 }
 
 /// Returns whether the deadline has passed, and tells the connection.
-fn expires(conn: &mut Conn, server: &TestServer) -> bool {
+pub(super) fn expires(conn: &mut Conn, server: &TestServer) -> bool {
     let now = server.now();
     let passed = conn.deadline(&server.cx) <= now;
     if passed {
@@ -376,7 +376,7 @@ impl IoWait for TestWait<'_> {
 }
 
 /// A sleep of the library moves the clock instead of waiting.
-struct MockSleep(Arc<AtomicU64>);
+pub(super) struct MockSleep(pub(super) Arc<AtomicU64>);
 
 impl BlockingHook for MockSleep {
     fn blocking(&self, work: Work) {

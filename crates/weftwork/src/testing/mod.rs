@@ -8,6 +8,7 @@
 mod connection;
 mod cookies;
 mod events;
+mod http2;
 mod lockstep;
 mod pipe;
 mod request;
@@ -29,6 +30,7 @@ pub use connection::TestConnection;
 use connection::TestServer;
 use cookies::Cookies;
 pub use events::{TestEvent, TestEvents};
+use http2::{Http2Connection, Outgoing};
 use pipe::ClientStep;
 pub use request::TestRequest;
 #[cfg(test)]
@@ -74,6 +76,8 @@ pub struct TestClient {
     connection: Option<TestConnection>,
     cookies: Option<Cookies>,
     secured: Secured,
+    is_http2: bool,
+    http2: Option<Http2Connection>,
 }
 
 impl TestClient {
@@ -111,8 +115,8 @@ impl TestClient {
         if let Err(error) = settings.check() {
             panic!("{error}");
         }
-        let TestClient { server, peer, cookies, secured, .. } = self;
-        TestClient { peer, cookies, secured, ..TestClient::start(server.handler.clone(), settings) }
+        let TestClient { server, peer, cookies, secured, is_http2, .. } = self;
+        TestClient { peer, cookies, secured, is_http2, ..TestClient::start(server.handler.clone(), settings) }
     }
 
     /// Stores the cookies of responses and sends them back as a browser does. The `Path` counts, and so does
@@ -145,13 +149,21 @@ impl TestClient {
             Err(error) => panic!("cannot create a test client: {error}"),
         };
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
-        TestClient { server, peer, connection: None, cookies: None, secured: None }
+        TestClient {
+            server,
+            peer,
+            connection: None,
+            cookies: None,
+            secured: None,
+            is_http2: false,
+            http2: None,
+        }
     }
 
     /// Sets the address of the client, as handlers see it, for new connections. Default: 127.0.0.1.
     pub fn peer(&mut self, peer: SocketAddr) -> &mut TestClient {
         self.peer = peer;
-        self.connection = None;
+        (self.connection, self.http2) = (None, None);
         self
     }
 
@@ -230,9 +242,10 @@ impl TestClient {
     /// streams and WebSockets continue when they are used next. To move them step by step, as time passes for a
     /// server, use their own `advance`.
     pub fn advance(&mut self, time: Duration) {
-        match &mut self.connection {
-            Some(connection) => connection.advance(time),
-            None => self.server.advance_to(self.server.now().after(time)),
+        match (&mut self.connection, &mut self.http2) {
+            (Some(connection), _) => connection.advance(time),
+            (None, Some(http2)) => http2.advance(time),
+            (None, None) => self.server.advance_to(self.server.now().after(time)),
         }
     }
 
@@ -256,11 +269,28 @@ impl TestClient {
         if let Some(connection) = &mut self.connection {
             connection.run();
         }
+        if let Some(http2) = &mut self.http2 {
+            http2.run();
+        }
     }
 
     /// Returns the counters so far.
     pub fn stats(&self) -> ServerStats {
         self.server.cx.stats()
+    }
+
+    fn exchange_over_http2(&mut self, request: Outgoing) -> Result<TestResponse, NoResponse> {
+        let kept = self.http2.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
+        let mut connection = match kept {
+            Some(kept) => kept,
+            None => match Http2Connection::open(&self.server, self.peer, self.secured.clone()) {
+                Ok(connection) => connection,
+                Err(error) => panic!("cannot create a connection in memory: {error}"),
+            },
+        };
+        let answered = connection.exchange(request);
+        self.http2 = Some(connection);
+        answered
     }
 
     fn exchange(

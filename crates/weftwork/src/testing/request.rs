@@ -1,5 +1,6 @@
 //! A request of the test client.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 #[cfg(feature = "websocket")]
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
 use super::TestClient;
 use super::events::TestEvents;
+use super::http2::{BodyStep, Outgoing};
 use super::pipe::ClientStep;
 use super::response::{NoResponse, TestResponse};
 #[cfg(feature = "websocket")]
@@ -193,8 +195,16 @@ impl<'c> TestRequest<'c> {
     /// failed or a deadline passed. Also fails if the server waits for its client or the clock. The client then
     /// disconnects.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
-        let steps = self.steps();
-        let answered = self.client.exchange(steps, self.leave_after)?;
+        let answered = match self.client.is_http2 {
+            true => {
+                let outgoing = self.outgoing();
+                self.client.exchange_over_http2(outgoing)?
+            }
+            false => {
+                let steps = self.steps();
+                self.client.exchange(steps, self.leave_after)?
+            }
+        };
         self.keep_cookies(&answered.headers);
         Ok(answered)
     }
@@ -289,7 +299,33 @@ impl<'c> TestRequest<'c> {
         TestWebSocket::over(connection, answer)
     }
 
-    fn steps(&mut self) -> Vec<ClientStep> {
+    /// Returns the request for HTTP/2.
+    fn outgoing(&mut self) -> Outgoing {
+        assert!(self.version != Version::HTTP_10, "a client of HTTP/2 sends no HTTP/1.0");
+        self.complete();
+        let host = self.fields.iter().find(|(name, _)| name == header::HOST).map(|(_, host)| host.as_bytes());
+        let authority = String::from_utf8_lossy(host.unwrap_or_default()).into_owned();
+        let is_sent = |name: &HeaderName| *name != header::HOST && *name != header::TRANSFER_ENCODING;
+        let fields = self.fields.iter().filter(|(name, _)| is_sent(name)).cloned().collect();
+        let mut steps = VecDeque::new();
+        if self.expects_continue {
+            steps.push_back(BodyStep::Continue);
+        }
+        match std::mem::replace(&mut self.body, Body::None) {
+            Body::None => {}
+            Body::Whole(bytes) => steps.push_back(BodyStep::Data(bytes)),
+            Body::Chunks(chunks, pause) => {
+                let chunks = chunks.into_iter().map(BodyStep::Data);
+                steps.extend(chunks.flat_map(|chunk| [BodyStep::Pause(pause), chunk]));
+                steps.extend([BodyStep::Pause(pause), BodyStep::Data(Vec::new())]);
+            }
+        }
+        let (method, target, leave_after) = (self.method.clone(), self.target.clone(), self.leave_after);
+        Outgoing { method, target, authority, fields, steps, leave_after }
+    }
+
+    /// Adds the fields that every request has.
+    fn complete(&mut self) {
         let has = |fields: &[(HeaderName, HeaderValue)], name| fields.iter().any(|(field, _)| field == name);
         if !has(&self.fields, header::HOST) {
             self.fields.insert(0, (header::HOST, HeaderValue::from_static("localhost")));
@@ -309,6 +345,10 @@ impl<'c> TestRequest<'c> {
             }
             Body::Whole(_) | Body::None => {}
         }
+    }
+
+    fn steps(&mut self) -> Vec<ClientStep> {
+        self.complete();
         let mut steps = vec![ClientStep::Bytes(self.head())];
         if self.expects_continue {
             steps.push(ClientStep::Continue);

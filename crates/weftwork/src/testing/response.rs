@@ -23,6 +23,21 @@ pub struct TestResponse {
 }
 
 impl TestResponse {
+    pub(super) fn empty() -> TestResponse {
+        TestResponse {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            trailers: HeaderMap::new(),
+            interims: Vec::new(),
+            body: Bytes::new(),
+            whole: true,
+        }
+    }
+
+    pub(super) fn with_body(self, body: Vec<u8>, whole: bool) -> TestResponse {
+        TestResponse { body: body.into(), whole, ..self }
+    }
+
     /// Returns the first value of the header `name`, in any case, if it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name.as_ref())?.as_bytes()).ok()
@@ -90,8 +105,12 @@ pub struct NoResponse {
 }
 
 impl NoResponse {
-    fn new(why: impl Into<String>, received: &[u8]) -> NoResponse {
+    pub(super) fn new(why: impl Into<String>, received: &[u8]) -> NoResponse {
         NoResponse { why: why.into(), received: Bytes::copy_from_slice(received), partial: None }
+    }
+
+    pub(super) fn with_partial(self, partial: Option<TestResponse>) -> NoResponse {
+        NoResponse { partial: partial.map(Box::new), ..self }
     }
 
     /// Explains that the client disconnected.
@@ -137,14 +156,7 @@ pub(crate) fn take_response(
     method: &Method,
     ended: bool,
 ) -> Result<TestResponse, NoResponse> {
-    let mut response = TestResponse {
-        status: StatusCode::OK,
-        headers: HeaderMap::new(),
-        trailers: HeaderMap::new(),
-        interims: Vec::new(),
-        body: Bytes::new(),
-        whole: true,
-    };
+    let mut response = TestResponse::empty();
     let mut body = Vec::new();
     let read = read(bytes, method, ended, &mut response, &mut body);
     response.body = body.into();

@@ -74,6 +74,6 @@ impl TestClient {
 
     fn with_session(self, chain: &[CertificateDer<'static>]) -> TestClient {
         let session = crate::TlsInfo::of_test(chain);
-        TestClient { secured: Some(Arc::new(session)), connection: None, ..self }
+        TestClient { secured: Some(Arc::new(session)), connection: None, http2: None, ..self }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weftwork_wire::Fault;
 
+pub(crate) use self::http2::{CostlyFrame, GoawayReason, ResetCode};
 use super::deadlines::TimeoutKind;
 use super::log_queue;
 use super::watchdog::Watchdog;
@@ -93,6 +94,8 @@ macro_rules! events {
         pub(crate) struct Counters {
             /// Connections that are open now.
             pub(crate) connections: AtomicUsize,
+            /// Requests of HTTP/2 that were in progress when their connections last waited.
+            pub(crate) streams: AtomicUsize,
             /// Open connections by state, except for the state `Idle`.
             pub(crate) states: [AtomicUsize; ConnState::ALL.len()],
             /// Threads or fibers that run upgraded connections.
@@ -110,6 +113,9 @@ macro_rules! events {
         pub struct ServerStats {
             /// Connections that are open now.
             pub connections: usize,
+            /// Requests of HTTP/2 that are in progress, except for those that have begun and ended while their connection
+            /// was served.
+            pub http2_streams: usize,
             /// Requests for which the handler was called. Responses of the protocol itself count in `faults`,
             /// `timeouts` and `shed`. Statuses are not counted here. The middleware `Metrics` counts them (feature
             /// `metrics`).
@@ -133,6 +139,7 @@ macro_rules! events {
             pub(crate) fn read(&self, watchdog: &Watchdog) -> ServerStats {
                 ServerStats {
                     connections: self.connections.load(Ordering::Relaxed),
+                    http2_streams: self.streams.load(Ordering::Relaxed),
                     requests: watchdog.calls(),
                     log_lines_dropped: log_queue::dropped(),
                     $( $counter: self.$counter.total(), )+
@@ -186,6 +193,14 @@ events! {
     HandshakeFailed(HandshakeFailure) => tls_handshake_errors,
     /// Requests dropped while they waited for a thread, because the client had left or the time was up.
     Abandoned(AbandonReason) => queue_abandoned,
+    /// Streams of HTTP/2 that the server has reset. Those with `refused_stream` were more than `http2_streams_max`.
+    ResetSent(ResetCode) => http2_resets_sent,
+    /// Streams of HTTP/2 that their clients have reset.
+    ResetReceived(ResetCode) => http2_resets_received,
+    /// Connections of HTTP/2 that the server has ended with GOAWAY.
+    GoawaySent(GoawayReason) => http2_goaways,
+    /// Frames of HTTP/2 that led to no response, and so cost points. Without points, a connection ends.
+    FrameCost(CostlyFrame) => http2_costly_frames,
 }
 
 impl Counters {
@@ -326,6 +341,8 @@ labels! {
         Upgraded "upgraded",
     }
 }
+
+mod http2;
 
 impl Label for TimeoutKind {
     const NAME: &'static str = "kind";

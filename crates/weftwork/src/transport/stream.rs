@@ -25,7 +25,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
-pub(crate) use self::pipe::{StreamHub, StreamPipe};
+pub(crate) use self::pipe::{StreamHub, StreamPipe, StreamState};
 pub(crate) use self::socket::Socket;
 use self::socket::{Cork, RecvTimeout, retry};
 use super::system::{SEND, SOCKETS_WAIT, cork, limit_unread};
@@ -47,7 +47,8 @@ pub(crate) enum Stream {
 pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
-    /// Writes as much of the two consecutive parts as there is space for.
+    /// Writes as much of the two consecutive parts as there is space for. The first part may be written whole, although there
+    /// is no space.
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
     /// Closes the write side.
     fn shutdown_write(&self);
@@ -179,6 +180,14 @@ impl Stream {
             Stream::Memory(memory) => retry(|| memory.send(first, second)),
             #[cfg(feature = "_tls")]
             Stream::Tls(tls) => tls_send(tls, first, second, false),
+        }
+    }
+
+    /// Sends as much as there is space for. A head is never cut, see [`Stream::send`], if the connection is in memory.
+    pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Memory(memory) => retry(|| memory.send(&[], bytes)),
+            _ => self.send(bytes, false),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use http::Method;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::context::Context;
@@ -185,6 +186,15 @@ pub(crate) fn watch(cx: &Context) {
             );
         }
     }
+}
+
+/// Returns the start of a request for a slot, if it did not arrive as a request line.
+#[cold]
+pub(crate) fn line_of(method: &Method, target: &[u8]) -> [u8; LINE_BYTES] {
+    let mut line = [0; LINE_BYTES];
+    let parts = method.as_str().bytes().chain([b' ']).chain(target.iter().copied()).chain([b' ']);
+    line.iter_mut().zip(parts).for_each(|(to, byte)| *to = byte);
+    line
 }
 
 /// Returns method and path. The query may contain data that must not be logged.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use weftwork::{Address, Server};
 
 use super::CASE;
-use crate::support::{Client, Site, noise, tls};
+use crate::support::{Client, Site, noise, over_http2, tls};
 
 /// Path of a Unix socket that only this test uses.
 pub(super) struct Path(PathBuf);
@@ -182,7 +182,7 @@ fn sockets_that_are_given_are_left_as_they_are() {
     let start = || {
         let server = Server::from_listener(tcp.try_clone().unwrap()).unwrap();
         let server = server.and_listener(unix.try_clone().unwrap()).unwrap();
-        Site::start(tls::secure(server.engine(CASE.engine)))
+        Site::start(over_http2::accept(tls::secure(server.engine(CASE.engine))))
     };
     let site = start();
     let addresses = site.running.addresses().to_vec();

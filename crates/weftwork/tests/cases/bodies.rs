@@ -1,7 +1,7 @@
 //! Tests that bodies arrive whole in both directions, with every framing and size.
 
 use super::CASE;
-use crate::support::{chunks, noise};
+use crate::support::{chunks, noise, over_http2};
 
 const MIB: usize = 1 << 20;
 
@@ -132,6 +132,11 @@ fn a_stream_that_breaks_its_promise_ends_the_connection() {
     for path in ["/too-short/5000", "/too-long/5000"] {
         let mut client = site.client();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        if over_http2::is_on() && path == "/too-long/5000" {
+            // The length that was declared has arrived, and the stream has ended before the writer wrote more.
+            client.answer().is(200, noise(5000));
+            continue;
+        }
         let text = client.rest();
         let body = text.windows(4).position(|part| part == b"\r\n\r\n").expect("a head") + 4;
         assert!(text.len() - body <= 5000, "no byte more than declared: {}", text.len() - body);

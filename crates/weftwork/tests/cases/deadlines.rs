@@ -25,10 +25,10 @@ fn is_408(site: &Site, sent: &[u8], setting: &str) {
     client.send(sent);
     let answer = client.answer();
     was_in_time(begun);
-    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
+    assert!(answer.status == 408 && answer.closes_over_http1(), "{answer:?}");
     assert!(!answer.text().contains(setting), "{answer:?}");
     is_logged(&[&client_name, &site.setting(setting)]);
-    client.ends();
+    client.ends_over_http1();
     eventually("it is counted", || site.running.stats().timeouts == 1);
     assert_eq!(site.calls(), 0);
     site.is_well();
@@ -63,9 +63,9 @@ fn half_a_large_body_gets_408_from_the_handler() {
     client.send(vec![b'x'; 100_000]);
     let answer = client.answer();
     was_in_time(begun);
-    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
+    assert!(answer.status == 408 && answer.closes_over_http1(), "{answer:?}");
     assert!(answer.text().contains("arrived too slowly"), "{answer:?}");
-    client.ends();
+    client.ends_over_http1();
     assert_eq!(site.running.stats().timeouts, 1);
     site.is_well();
 }
@@ -127,8 +127,8 @@ fn a_handler_whose_small_body_does_not_arrive_answers_408_and_close() {
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer_head().status, 100);
     let answer = client.answer();
-    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    client.ends();
+    assert!(answer.status == 408 && answer.closes_over_http1(), "{answer:?}");
+    client.ends_over_http1();
 }
 
 const PAUSE: Duration = Duration::from_secs(1);

@@ -58,8 +58,8 @@ fn other_expectations_are_417() {
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 200-ok\r\n\r\nbody");
     let answer = client.answer();
-    assert!(answer.status == 417 && answer.closes(), "{answer:?}");
-    client.ends();
+    assert!(answer.status == 417 && answer.closes_over_http1(), "{answer:?}");
+    client.ends_over_http1();
     assert_eq!(site.calls(), 0);
 }
 

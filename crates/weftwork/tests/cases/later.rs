@@ -232,7 +232,7 @@ fn a_requested_close_follows_the_deferred_response() {
     let sender = later.ask(&mut client, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     sender.send("the last").unwrap();
     let answer = client.answer();
-    assert!(answer.closes());
+    assert!(answer.closes_over_http1());
     answer.is(200, "the last");
     client.ends();
     let mut client = later.client();

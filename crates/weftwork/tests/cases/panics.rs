@@ -13,9 +13,9 @@ fn the_client_gets_500_and_an_end() {
     for count in 1..=20 {
         let mut client = site.client();
         let answer = client.get("/panic");
-        assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+        assert!(answer.status == 500 && answer.closes_over_http1(), "{answer:?}");
         assert!(!answer.text().contains("as asked"), "the message is for the log: {answer:?}");
-        client.ends();
+        client.ends_over_http1();
         assert_eq!(site.running.stats().panics, count);
     }
     other.get("/").is(200, "hello");

@@ -82,8 +82,8 @@ fn an_interim_status_is_no_answer() {
         let site = CASE.start();
         let mut client = site.client();
         let answer = client.get(&format!("/status/{status}"));
-        assert!(answer.status == 500 && answer.closes(), "{answer:?}");
-        client.ends();
+        assert!(answer.status == 500 && answer.closes_over_http1(), "{answer:?}");
+        client.ends_over_http1();
     }
 }
 

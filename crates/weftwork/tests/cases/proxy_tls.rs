@@ -1,17 +1,18 @@
 //! Tests how a proxy verifies its server over TLS, what it says if it cannot, and how sessions and connections end.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::HandshakeKind;
-use weftwork::{Proxy, Running};
+use weftwork::http::HeaderValue;
+use weftwork::{Proxy, Request, Response, Result, Running, Server, Settings, Tls, Upgraded};
 
 use super::CASE;
 use crate::support::tls_peer::{Authority, Identity, TlsConn, head, listening, secure};
-use crate::support::{Client, Tree, is_logged, keep_log};
+use crate::support::{Client, Tree, is_logged, keep_log, noise};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -76,7 +77,7 @@ fn verification_is_switched_off_only_by_name() {
     assert_eq!(status(proxy), 200);
 }
 
-/// RFC 6066 section 3: no address as SNI. RFC 7301: HTTP/1.1, even if the server prefers another protocol.
+/// RFC 6066 section 3: no address as SNI. RFC 7301: HTTP/1.1 if the server has no other protocol.
 #[test]
 fn the_server_is_asked_for_its_name_and_for_http_1_1() {
     let (authority, identity) = pair();
@@ -223,4 +224,78 @@ fn a_handshake_that_takes_too_long_is_a_gateway_timeout() {
     let proxy = Proxy::to(&format!("https://{address}")).unwrap().connect_timeout(Duration::from_millis(100));
     assert_eq!(status(proxy.dangerously_accept_any_certificate()), 504);
     is_logged(&["WARN", &address, "handshake", "connect_timeout"]);
+}
+
+/// A server of Weftwork with TLS, which answers with the version of the request.
+fn versions(authority: &Authority, change: impl FnOnce(Settings) -> Settings) -> Running {
+    let identity = authority.issue(&["127.0.0.1"], |_| ());
+    let tls = Tls::from_pem(identity.pem, identity.key_pem).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(CASE.engine).settings(change).tls(tls);
+    server.start(|req: &mut Request| -> Result<Response> {
+        if req.header("upgrade").is_some() {
+            let echo = |mut line: Upgraded| {
+                let mut bytes = [0; 4];
+                line.read_exact(&mut bytes)?;
+                line.write_all(&bytes)
+            };
+            return Ok(Response::upgrade(HeaderValue::from_static("websocket"), echo));
+        }
+        let length = req.body().bytes()?.len();
+        Ok(Response::text(format!("{:?} {length}", req.version())))
+    })
+    .unwrap()
+}
+
+/// RFC 7301. The server chooses, unless it is not asked.
+#[test]
+fn a_server_chooses_the_version_of_http() {
+    let authority = Authority::new();
+    for (offers, takes, seen) in
+        [(true, true, "HTTP/2.0 0"), (false, true, "HTTP/1.1 0"), (true, false, "HTTP/1.1 0")]
+    {
+        let server = versions(&authority, |settings| settings.http2(takes));
+        let address = server.local_addr().unwrap().to_string();
+        let proxy = start(trusting(&address, &authority).http2(offers));
+        let mut client = Client::connect(&proxy);
+        for _ in 0..3 {
+            client.get("/").is(200, seen);
+        }
+        let body = noise(1_000_000);
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+        let aside = client.send_aside(body);
+        client.answer().is(200, seen.replace(" 0", " 1000000"));
+        aside.join().unwrap().unwrap();
+        assert_eq!(server.stats().accepted, 1, "the connection is used again");
+    }
+}
+
+/// HTTP/2 has no upgrades. A request for one gets a connection of its own.
+#[test]
+fn an_upgrade_goes_over_http_1_1() {
+    let authority = Authority::new();
+    let server = versions(&authority, |settings| settings);
+    let proxy = start(trusting(&server.local_addr().unwrap().to_string(), &authority));
+    Client::connect(&proxy).get("/").is(200, "HTTP/2.0 0");
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.answer_head().status, 101);
+    client.send("ping");
+    assert_eq!(client.exactly(4), b"ping");
+    Client::connect(&proxy).get("/").is(200, "HTTP/2.0 0");
+    assert_eq!(server.stats().accepted, 2);
+}
+
+/// A user that is known by the connection (RFC 4559) has a connection of HTTP/1.1.
+#[test]
+fn a_connection_with_a_user_is_not_shared() {
+    let authority = Authority::new();
+    let server = versions(&authority, |settings| settings);
+    let proxy = start(trusting(&server.local_addr().unwrap().to_string(), &authority));
+    let mut client = Client::connect(&proxy);
+    client.get("/").is(200, "HTTP/2.0 0");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM ann\r\n\r\n");
+    client.answer().is(200, "HTTP/1.1 0");
+    client.get("/").is(200, "HTTP/1.1 0");
+    Client::connect(&proxy).get("/").is(200, "HTTP/2.0 0");
+    assert_eq!(server.stats().accepted, 2);
 }

@@ -57,7 +57,7 @@ fn s5_4_fields_that_are_too_large_get_4xx() {
     for fields in ["X: y\r\n".repeat(200), format!("X: {}\r\n", "y".repeat(40_000))] {
         let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
         let answer = client.answer();
-        assert!(answer.status == 431 && answer.closes(), "{answer:?}");
+        assert!(answer.status == 431 && answer.closes_over_http1(), "{answer:?}");
     }
     assert_eq!(site.calls(), 0);
 }
@@ -354,8 +354,8 @@ fn s10_1_1_a_final_answer_instead_closes() {
     let site = CASE.start();
     let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
     let answer = client.answer();
-    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
-    client.ends();
+    assert!(answer.status == 200 && answer.closes_over_http1(), "{answer:?}");
+    client.ends_over_http1();
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_forbidden_trailer_is_an_error() {
     let mut client = site.client();
     client.send(get("trailers-out/forbidden", "1.1", "TE: trailers\r\n"));
     let answer = client.answer();
-    assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+    assert!(answer.status == 500 && answer.closes_over_http1(), "{answer:?}");
     assert!(answer.text().contains("something went wrong on the server"), "{answer:?}");
-    client.ends();
+    client.ends_over_http1();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weftwork_wire::ErrorCode;
+use weftwork_wire::{ErrorCode, Http2Settings};
 
 use super::CASE;
 use crate::support::{ANNOUNCED, Http2Client, TIMEOUT, eventually, noise};
@@ -39,6 +39,37 @@ fn a_stop_answers_what_is_on_its_way() {
     let report = stop.join().unwrap();
     assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
     drop(inside);
+}
+
+/// HAProxy fails the first request of a connection if GOAWAY comes before that request.
+#[test]
+fn a_new_connection_has_a_request_during_the_drain_delay() {
+    let site = CASE.site_with(|settings| settings.drain_delay(Duration::from_millis(600)));
+    let (status, addresses) = (site.running.status(), site.running.addresses().to_vec());
+    let mut old = Http2Client::connect(&site.running);
+    let stream = old.get("/");
+    old.answer(stream).is(200, "hello");
+    let mut unused = Http2Client::connect(&site.running);
+    unused.ping();
+    let running = site.running;
+    let stop = std::thread::spawn(move || running.shutdown(TIMEOUT));
+    eventually("it is told", || status.is_stopping());
+    let mut silent = Http2Client::connect_at(&addresses[0], &Http2Settings::default());
+    let mut new = Http2Client::connect_at(&addresses[0], &Http2Settings::default());
+    for client in [&mut new, &mut unused] {
+        client.ping();
+        assert_eq!(client.goaways, []);
+        let stream = client.get("/stopping");
+        client.answer(stream).is(200, "true");
+        client.ends();
+        assert_eq!(client.goaways.len(), 2);
+    }
+    // The others end with the server.
+    silent.ends();
+    old.ends();
+    let report = stop.join().unwrap();
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+    assert!(report.took < TIMEOUT, "{report}");
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use std::fmt;
 
 /// One response, read by its framing.
+#[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
+    /// Over HTTP/2, the server has said behind the response that it takes no more.
+    pub(super) is_last: bool,
 }
 
 /// How the body is delimited (RFC 9112 section 6.3).
@@ -28,14 +31,15 @@ impl Answer {
         let (status, reason) = rest.split_at_checked(3).unwrap_or_else(|| panic!("status line {line:?}"));
         assert!(reason.starts_with(' '), "a space follows the status: {line:?}");
         let status = status.parse().unwrap_or_else(|_| panic!("status line {line:?}"));
-        let answer = Answer { status, fields: read_fields(fields), body: Vec::new(), trailers: Vec::new() };
+        let fields = read_fields(fields);
+        let answer = Answer { status, fields, body: Vec::new(), trailers: Vec::new(), is_last: false };
         answer.check();
         answer
     }
 
     /// Checks a head of HTTP/2, which has no fields of a connection (RFC 9113 section 8.2.2).
     pub(super) fn of_http2(status: u16, fields: Vec<(String, String)>) -> Answer {
-        let answer = Answer { status, fields, body: Vec::new(), trailers: Vec::new() };
+        let answer = Answer { status, fields, body: Vec::new(), trailers: Vec::new(), is_last: false };
         for name in ["connection", "keep-alive", "transfer-encoding", "upgrade"] {
             assert_eq!(answer.field(name), None, "{answer:?}");
         }
@@ -89,7 +93,12 @@ impl Answer {
 
     /// Returns true if the response says that the connection ends after it.
     pub(crate) fn closes(&self) -> bool {
-        self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+        self.is_last || self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
+    /// Like [`closes`](Answer::closes). Over HTTP/2 the connection goes on behind such a response.
+    pub(crate) fn closes_over_http1(&self) -> bool {
+        self.closes() || super::over_http2::is_on()
     }
 
     /// Checks status and body at once.

@@ -5,61 +5,20 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use weftwork::{Address, Running};
 
 use super::TIMEOUT;
 use super::answer::{Answer, Framing, read_fields};
+use super::over_http2::{self, Http2Session};
+use super::socket::{Socket, Wire};
 use super::tls::{self, TlsSession};
-
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn try_clone(&self) -> Socket {
-        match self {
-            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
-            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
-        }
-        .expect("a descriptor")
-    }
-
-    fn shutdown(&self, how: Shutdown) {
-        match self {
-            Socket::Tcp(stream) => stream.shutdown(how),
-            Socket::Unix(stream) => stream.shutdown(how),
-        }
-        .unwrap();
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(into),
-            Socket::Unix(stream) => stream.read(into),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 pub(crate) struct Client {
     socket: Socket,
     tls: Option<TlsSession>,
+    http2: Option<Http2Session>,
     /// Bytes that were read and are not yet part of an answer.
     got: Vec<u8>,
 }
@@ -77,13 +36,14 @@ impl Client {
     /// Connects to a server that never speaks TLS.
     pub(crate) fn connect_in_clear(address: &Address) -> Client {
         let socket = Client::socket_to(address).expect("the server takes connections");
-        Client { socket, tls: None, got: Vec::new() }
+        Client { socket, tls: None, http2: None, got: Vec::new() }
     }
 
     /// If descriptors are scarce, there may be no descriptor for a client either.
     pub(crate) fn try_connect_to(address: &Address) -> std::io::Result<Client> {
         let socket = Client::socket_to(address)?;
-        Ok(Client { socket, tls: tls::is_on().then(TlsSession::new), got: Vec::new() })
+        let http2 = over_http2::is_on().then(Http2Session::default);
+        Ok(Client { socket, tls: tls::is_on().then(TlsSession::new), http2, got: Vec::new() })
     }
 
     fn socket_to(address: &Address) -> std::io::Result<Socket> {
@@ -124,9 +84,15 @@ impl Client {
 
     /// Like [`send`](Client::send), if the server may already have closed.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
-        let Some(tls) = &self.tls else { return self.socket.write_all(bytes.as_ref()) };
-        let original = self.socket.try_clone();
-        tls.write(bytes.as_ref(), move || original.try_clone(), &mut self.socket)
+        self.try_send_by(usize::MAX, bytes.as_ref())
+    }
+
+    fn try_send_by(&mut self, size: usize, bytes: &[u8]) -> std::io::Result<()> {
+        let mut wire = Wire { socket: &mut self.socket, tls: &self.tls };
+        match &self.http2 {
+            Some(http2) => http2.write(bytes, size, &mut wire),
+            None => bytes.chunks(size).try_for_each(|piece| wire.write_all(piece)),
+        }
     }
 
     /// Sends bytes that are in clear over TLS too, because they come before the handshake.
@@ -139,6 +105,10 @@ impl Client {
     pub(crate) fn send_behind(&mut self, header: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) {
         let (header, bytes) = (header.as_ref(), bytes.as_ref());
         match &self.tls {
+            None if let Some(http2) = &self.http2 => {
+                http2.begin_behind(header);
+                self.send(bytes);
+            }
             None => self.send([header, bytes].concat()),
             Some(tls) => {
                 tls.begin_behind(header);
@@ -153,25 +123,30 @@ impl Client {
     pub(crate) fn send_ahead(&mut self, bytes: impl AsRef<[u8]>) {
         match &self.tls {
             None => self.send(bytes),
+            Some(_) if self.http2.is_some() => self.send(bytes),
             Some(tls) => tls.write_ahead(bytes.as_ref(), || self.socket.try_clone()),
         }
     }
 
     /// Sends `bytes` in pieces of `size`, each a segment of its own.
+    #[track_caller]
     pub(crate) fn send_by(&mut self, size: usize, bytes: impl AsRef<[u8]>) {
-        for piece in bytes.as_ref().chunks(size) {
-            self.send(piece);
-        }
+        self.try_send_by(size, bytes.as_ref()).expect("the server takes bytes");
     }
 
     /// Sends on another thread, while this one reads.
     pub(crate) fn send_aside(&self, bytes: Vec<u8>) -> JoinHandle<std::io::Result<()>> {
-        let mut aside = Client { socket: self.socket.try_clone(), tls: self.tls.clone(), got: Vec::new() };
+        let (socket, tls, http2) = (self.socket.try_clone(), self.tls.clone(), self.http2.clone());
+        let mut aside = Client { socket, tls, http2, got: Vec::new() };
         std::thread::spawn(move || aside.try_send(&bytes))
     }
 
     /// Ends this side and continues to read.
     pub(crate) fn half_close(&self) {
+        if let Some(http2) = &self.http2 {
+            let _ = http2.end_sending(&mut Wire { socket: &mut self.socket.try_clone(), tls: &self.tls });
+            return;
+        }
         if let Some(tls) = &self.tls {
             tls.close(|| self.socket.try_clone(), &mut self.socket.try_clone());
         }
@@ -218,6 +193,7 @@ impl Client {
                 answer.body = std::mem::take(&mut self.got);
             }
         }
+        answer.is_last = self.http2.as_ref().is_some_and(Http2Session::says_end);
         answer
     }
 
@@ -284,9 +260,15 @@ impl Client {
     }
 
     pub(super) fn read_into(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let Some(tls) = &self.tls else { return self.socket.read(into) };
-        let original = self.socket.try_clone();
-        tls.read(into, move || original.try_clone(), &mut self.socket)
+        self.read_within(TIMEOUT, into)
+    }
+
+    fn read_within(&mut self, timeout: Duration, into: &mut [u8]) -> std::io::Result<usize> {
+        let mut wire = Wire { socket: &mut self.socket, tls: &self.tls };
+        match &self.http2 {
+            Some(http2) => http2.read(into, timeout, &mut wire),
+            None => wire.read(into),
+        }
     }
 
     /// Reads once. Returns false if the server has ended its side.
@@ -313,6 +295,14 @@ impl Client {
     #[track_caller]
     pub(crate) fn ends(mut self) {
         self.sees_end();
+    }
+
+    /// Like [`ends`](Client::ends). Over HTTP/2 the connection goes on behind such a response.
+    #[track_caller]
+    pub(crate) fn ends_over_http1(self) {
+        if !over_http2::is_on() {
+            self.ends();
+        }
     }
 
     /// Like [`ends`](Client::ends), but this side stays open.
@@ -368,6 +358,9 @@ impl Client {
 
     /// Returns true if the server is known to have ended its side. Does not wait.
     pub(crate) fn has_ended(&mut self) -> bool {
+        if self.http2.as_ref().is_some_and(Http2Session::has_begun) {
+            return matches!(self.read_within(Duration::from_millis(1), &mut [0; 1000]), Ok(0));
+        }
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.set_nonblocking(true).unwrap();
         let ended = match &self.tls {

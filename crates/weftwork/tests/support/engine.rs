@@ -71,12 +71,13 @@ impl EngineCase {
     }
 
     pub(crate) fn bind(&self, address: &str) -> Server {
-        super::tls::secure(Server::bind(address).expect("the address is free").engine(self.engine))
+        let server = Server::bind(address).expect("the address is free").engine(self.engine);
+        super::tls::secure(super::over_http2::accept(server))
     }
 }
 
 /// Returns an address of the loopback network with any free port. Linux answers to the whole network.
-fn own_address() -> String {
+pub(crate) fn own_address() -> String {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     if !cfg!(target_os = "linux") {
         return "127.0.0.1:0".into();

@@ -1,5 +1,7 @@
 //! A client of HTTP/2 that has many requests on one connection. It reads strictly, and each of its waits has a timeout.
 
+mod tunnel;
+
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,6 +12,8 @@ use weftwork_wire::{ErrorCode, Frame, Head, Http2, Http2Settings, Limits, Reques
 
 use super::TIMEOUT;
 use super::answer::Answer;
+
+pub(crate) use tunnel::Tunnel;
 
 /// Number of a GOAWAY that only announces another.
 pub(crate) const ANNOUNCED: u32 = 0x7fff_ffff;
@@ -30,6 +34,8 @@ pub(crate) struct Http2Client {
     window: u32,
     /// Whether the client lets the server send more as it reads. On streams without a window at first, the test does.
     pub(crate) grants: bool,
+    /// A stream on which it lets the server send no more.
+    pub(crate) withholds: Option<u32>,
     /// Whether the client answers PING.
     pub(crate) answers_pings: bool,
     pub(crate) goaways: Vec<(u32, ErrorCode)>,
@@ -57,7 +63,11 @@ impl Http2Client {
     }
 
     pub(crate) fn connect_with(server: &Running, settings: &Http2Settings) -> Http2Client {
-        let Address::Tcp(address) = &server.addresses()[0] else { panic!("a TCP address") };
+        Http2Client::connect_at(&server.addresses()[0], settings)
+    }
+
+    pub(crate) fn connect_at(address: &Address, settings: &Http2Settings) -> Http2Client {
+        let Address::Tcp(address) = address else { panic!("a TCP address") };
         let socket = TcpStream::connect_timeout(address, TIMEOUT).expect("the server takes connections");
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -77,6 +87,7 @@ impl Http2Client {
             taken: 0,
             window: settings.window,
             grants: true,
+            withholds: None,
             answers_pings: true,
             goaways: Vec::new(),
             pings: Vec::new(),
@@ -136,11 +147,15 @@ impl Http2Client {
             protocol: None,
             fields: &fields,
         };
-        let stream = self.http.write_request(&head, ends, out).expect("a stream");
+        self.write_head(&head, ends, out)
+    }
+
+    fn write_head(&mut self, head: &RequestHead<'_>, ends: bool, out: &mut Vec<u8>) -> u32 {
+        let stream = self.http.write_request(head, ends, out).expect("a stream");
         let exchange = Exchange {
             interim: Vec::new(),
             answer: None,
-            is_head: method == Method::HEAD,
+            is_head: *head.method == Method::HEAD,
             send_window: Window::new(self.http.peer().window),
             taken: 0,
             has_ended: false,
@@ -406,7 +421,8 @@ impl Http2Client {
             Http2::write_window_update(0, std::mem::take(&mut self.taken), out);
         }
         let exchange = self.streams.get_mut(&stream).expect("a stream of this client");
-        if !exchange.has_ended && self.window > 0 && exchange.taken > self.window / 2 {
+        let is_withheld = self.withholds == Some(stream);
+        if !exchange.has_ended && !is_withheld && self.window > 0 && exchange.taken > self.window / 2 {
             Http2::write_window_update(stream, std::mem::take(&mut exchange.taken), out);
         }
     }

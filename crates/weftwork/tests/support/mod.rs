@@ -7,8 +7,14 @@ mod client_stream;
 mod engine;
 mod gate;
 mod http2;
+mod http2_exchange;
+mod http2_exchanges;
+pub(crate) mod http2_peer;
 mod logged;
+pub(crate) mod over_http2;
+mod request_text;
 mod site;
+mod socket;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
 #[cfg(not(feature = "_tls"))]
@@ -27,11 +33,11 @@ pub(crate) use client::Client;
 #[allow(unused_imports)]
 pub(crate) use client_stream::ClientStream;
 #[allow(unused_imports)]
-pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
+pub(crate) use engine::{ENGINES, EngineCase, Guarantee, own_address};
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
-pub(crate) use http2::{ANNOUNCED, Http2Client};
+pub(crate) use http2::{ANNOUNCED, Http2Client, Tunnel};
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]

@@ -51,13 +51,15 @@ pub(crate) fn secure(server: Server) -> Server {
     if is_on() { server.tls(CONFIGS.server.clone()) } else { server }
 }
 
-/// Returns a proxy to the server of the matrix at this address, if the matrix speaks TLS.
+/// Returns a proxy to the server of the matrix at this address, if the matrix speaks TLS. It speaks HTTP/1.1, as it does
+/// in clear: the tests count connections.
 pub(crate) fn proxy_to(address: &str) -> Option<Proxy> {
     if !is_on() {
         return None;
     }
     let tree = Tree::new();
     let proxy = Proxy::to(&format!("https://{address}")).unwrap().server_name("a.example").unwrap();
+    let proxy = proxy.http2(false);
     Some(proxy.ca_file(tree.write("ca.pem", &CONFIGS.pem)).unwrap())
 }
 

@@ -88,7 +88,7 @@ impl Identity {
         };
         let chain = vec![self.certificate.clone()];
         let mut config = builder.with_single_cert(chain, self.key.clone_key()).unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config)
     }
 }

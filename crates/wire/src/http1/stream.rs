@@ -7,7 +7,7 @@ use crate::head::Head;
 use crate::segment;
 use crate::state::WriteEvent;
 
-use super::Http1;
+use super::{Http1, RequestFacts};
 
 impl Http1 {
     /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
@@ -15,8 +15,29 @@ impl Http1 {
     #[inline(never)]
     pub fn begin_stream(&mut self, head: &Head) {
         self.begin(head);
+        self.request.is_connect |= head.protocol.is_some();
         // A stream has one request.
         self.keep_alive.and(false);
+    }
+
+    /// Appends a whole response whose head nearly all have, or returns false: another way writes what it cannot.
+    pub(super) fn write_plain_segments(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Misuse> {
+        let RequestFacts { is_head, is_connect, .. } = self.request;
+        let Some((content_type, length)) = encode::plain(head) else { return Ok(false) };
+        if is_head || is_connect || length != body.len() as u64 || !segment::is_short(content_type, body) {
+            return Ok(false);
+        }
+        let writing = self.writing.next(WriteEvent::Head)?;
+        self.writing = writing.next(WriteEvent::Body)?.next(WriteEvent::Finish)?;
+        self.delimiter = Delimiter::Length(0);
+        segment::write_plain(content_type, body, date, out);
+        Ok(true)
     }
 
     /// Appends the head as a segment, and what begins a body of known length.
@@ -34,6 +55,7 @@ impl Http1 {
             encode::write_response(head, &plan, date, out);
         });
         match plan.delimiter {
+            Delimiter::NoBody if plan.switches => segment::write_tunnel(out),
             Delimiter::NoBody => segment::write_end(out),
             Delimiter::Length(length) => segment::write_whole_body(length, out),
             Delimiter::Chunked | Delimiter::Close => {}

@@ -10,10 +10,11 @@ use super::frame::Frame;
 /// |---|---|
 /// | a second passes | +33, up to 1,000 |
 /// | a response is sent whole | +10 |
-/// | RST_STREAM, a stream error | -10 |
+/// | RST_STREAM, a stream error, and any fault for which a stream is reset | -10 |
 /// | DATA without content that does not end the stream, GOAWAY | -10 |
 /// | SETTINGS | -5 |
 /// | PING, PRIORITY, PRIORITY_UPDATE, trailers, a WINDOW_UPDATE below 1,024, a frame of unknown type | -1 |
+/// | a refused stream, DATA for a stream that is over | -1 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// In thousandths of a point, because time adds 33 of those a millisecond.
@@ -31,6 +32,11 @@ impl Budget {
     pub const RESPONSE: u32 = 10;
     /// Price of a stream that is reset, by either side.
     pub const RESET: u32 = 10;
+    /// Price of a request that is refused with `REFUSED_STREAM`. It is low, because a client that has not read SETTINGS
+    /// may honestly open some hundred streams at once.
+    pub const REFUSED: u32 = 1;
+    /// Price of DATA for a stream that is over. It is low, because what was on its way at a reset is no fault.
+    pub const LATE_DATA: u32 = 1;
 
     const FULL: u32 = Budget::POINTS_MAX * 1_000;
 

@@ -2,7 +2,6 @@
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
-use super::block::BlockStart;
 use super::fault::Violation;
 use super::fields::check;
 use super::frame::{Frame, STREAM_MAX};
@@ -16,6 +15,9 @@ use crate::grammar::decimal;
 use crate::head::{Field, Head, Known};
 use crate::hpack::{Decoded, DecodedField, encode_at, encode_field, index};
 use crate::limits::Limits;
+
+/// Space for a usual block.
+const BLOCK_BYTES: usize = 128;
 
 impl Http2 {
     /// Returns the client's end of a connection. It takes no pushes.
@@ -31,28 +33,28 @@ impl Http2 {
             return None;
         }
         self.open(stream);
-        let block = BlockStart::new(stream, self.resets_table, out);
-        encode_at(index::METHOD, head.method.as_str().as_bytes(), out);
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        encode_at(index::METHOD, head.method.as_str().as_bytes(), &mut block);
         let given =
             [(index::SCHEME, head.scheme), (index::PATH, head.path), (index::AUTHORITY, head.authority)];
         for (index, value) in given {
             if let Some(value) = value {
-                encode_at(index, value.as_bytes(), out);
+                encode_at(index, value.as_bytes(), &mut block);
             }
         }
         if let Some(protocol) = head.protocol {
-            encode_field(":protocol", protocol.as_bytes(), out);
+            encode_field(":protocol", protocol.as_bytes(), &mut block);
         }
-        encode::write_block(head.fields, out);
-        block.finish(ends, out);
+        encode::write_block(head.fields, &mut block);
+        Http2::write_block(stream, &block, self.resets_table, ends, out);
         Some(stream)
     }
 
     /// Appends trailers, which end the stream.
     pub fn write_trailers(&self, stream: u32, trailers: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
-        let block = BlockStart::new(stream, self.resets_table, out);
-        encode::write_block(trailers, out);
-        block.finish(true, out);
+        let mut block = Vec::new();
+        encode::write_block(trailers, &mut block);
+        Http2::write_block(stream, &block, self.resets_table, true, out);
     }
 
     /// Decodes a response, or the trailers of a response: those have no status.

@@ -251,4 +251,6 @@ violations! {
         "The body does not have the length that Content-Length declares."
     TrailersNotLast PROTOCOL_ERROR MALFORMED, "RFC 9113 §8.1"
         "A second head is given that does not end the message."
+    TrailersNotAllowed PROTOCOL_ERROR None, "RFC 9113 §8.5"
+        "A tunnel has trailers."
 }

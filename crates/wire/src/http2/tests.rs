@@ -7,6 +7,7 @@ mod floods;
 mod frames;
 mod heads;
 mod response;
+mod stream_response;
 mod windows;
 
 use super::*;

@@ -11,15 +11,17 @@ impl Http2 {
     /// Appends HEADERS with `block`, and CONTINUATION for what does not fit into 16,384 bytes. `resets_table` is for the
     /// first block after the peer has changed the size of our table.
     pub fn write_block(stream: u32, block: &[u8], resets_table: bool, ends: bool, out: &mut Vec<u8>) {
-        let reset: &[u8] = if resets_table { &[TABLE_RESET] } else { &[] };
-        let first = block.len().min(PAYLOAD_BYTES_MAX - reset.len());
+        let reset_len = usize::from(resets_table);
+        let first = block.len().min(PAYLOAD_BYTES_MAX - reset_len);
         let (part, mut rest) = block.split_at(first);
         let end_stream = if ends { flag::END_STREAM } else { 0 };
         let end_headers = |rest: &[u8]| if rest.is_empty() { flag::END_HEADERS } else { 0 };
-        let len = (reset.len() + first) as u32;
+        let len = (reset_len + first) as u32;
         let flags = end_stream | end_headers(rest);
         out.extend_from_slice(&Header { len, kind: kind::HEADERS, flags, stream }.bytes());
-        out.extend_from_slice(reset);
+        if resets_table {
+            out.push(TABLE_RESET);
+        }
         out.extend_from_slice(part);
         while !rest.is_empty() {
             let (part, behind) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));

@@ -1,19 +1,19 @@
-//! Writes the head of an upstream request, and forwards the body as the client sends it.
+//! Writes the head of an upstream request.
 
-use std::io::{self, BufRead, Write};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::upstream::{Upstream, UpstreamConn, from_now};
-use super::{DEADLINE, Failure, HeaderSource, Options, Proxy, time_left};
+use super::upstream::{Upstream, authenticates_connection};
+use super::{Failure, HeaderSource, Options, Proxy};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::path_form::{NonCanonical, non_canonical, normal_form};
-use crate::error::Error;
 use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
-/// Fields that the proxy sets itself, so that values from clients are dropped. Trailers are not forwarded.
+/// Fields that the proxy sets itself, so that values from clients are dropped. `Trailer` announces what HTTP/1.1
+/// servers do not get.
 const PROXY_FIELDS: [&str; 9] = [
     "host",
     "content-length",
@@ -31,16 +31,46 @@ const REAL_IP: &str = "x-real-ip";
 
 /// `Proxy` is not a valid field. It becomes `HTTP_PROXY` if variables are made of fields (httpoxy,
 /// CVE-2016-5385).
-const HTTPOXY: &str = "proxy";
+pub(super) const HTTPOXY: &str = "proxy";
 
-/// Returns the head of the upstream request. `forwards` is the value of [`forwards_left`], which is
-/// decremented.
-pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
-    let Proxy { upstream, options, set_headers } = proxy;
-    if *req.method() == Method::CONNECT {
-        return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server does not tunnel connections"));
+/// What stays the same if a request is sent again.
+pub(super) struct Outgoing {
+    pub(super) path: String,
+    /// See [`forwards_left`]. It is decremented.
+    forwards: Option<u64>,
+    /// Length of the body, if the client has declared it.
+    pub(super) length: Option<u64>,
+    /// The body was read ahead, and has trailers.
+    has_trailers: bool,
+    pub(super) expects_continue: bool,
+}
+
+impl Outgoing {
+    /// Checks whether the request may be forwarded.
+    pub(super) fn of(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Outgoing, Failure> {
+        if *req.method() == Method::CONNECT {
+            let why = "this server does not tunnel connections";
+            return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, why));
+        }
+        let path = path(req, &proxy.upstream, &proxy.options)?;
+        let (length, has_trailers) = (req.body_left(), !req.trailers().is_empty());
+        Ok(Outgoing { path, forwards, length, has_trailers, expects_continue: expects_continue(req) })
     }
-    let path = path(req, upstream, options)?;
+
+    pub(super) fn has_body(&self) -> bool {
+        self.length != Some(0) || self.has_trailers
+    }
+}
+
+/// The head of an upstream request in HTTP/2.
+pub(super) struct Http2Head {
+    pub(super) path: String,
+    pub(super) authority: String,
+    pub(super) fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Returns the head of the upstream request in HTTP/1.1, and whether it authenticates its connection.
+pub(super) fn http1_head(req: &Request<'_>, outgoing: &Outgoing, proxy: &Proxy) -> (Vec<u8>, bool) {
     let mut head = Vec::with_capacity(512);
     let mut line = |name: &str, value: &[u8]| {
         head.extend_from_slice(name.as_bytes());
@@ -48,13 +78,64 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
         head.extend_from_slice(value);
         head.extend_from_slice(b"\r\n");
     };
-    let host = req.host().filter(|_| !options.sends_own_host).unwrap_or(upstream.authority());
-    line("Host", host.as_bytes());
-    let (is_believed, overrides) = (req.is_source_trusted(), overrides(req, set_headers));
+    line("Host", host(req, proxy).as_bytes());
+    let authenticates = lines(req, outgoing, proxy, &mut line);
+    for (name, value) in connection_fields(req, &proxy.options) {
+        line(name, value.as_bytes());
+    }
+    if lacks_websocket_key(req, &proxy.options) {
+        line("Sec-WebSocket-Key", random_key().as_bytes());
+    }
+    if outgoing.length.is_none() {
+        line("Transfer-Encoding", b"chunked");
+    }
+    last_lines(req, outgoing, outgoing.length, line);
+    head.extend_from_slice(b"\r\n");
+    let mut request = format!("{} {} HTTP/1.1\r\n", req.method(), outgoing.path).into_bytes();
+    request.append(&mut head);
+    (request, authenticates)
+}
+
+/// Returns the same in HTTP/2. It has no fields for a connection except TE.
+pub(super) fn http2_head(req: &Request<'_>, outgoing: &Outgoing, proxy: &Proxy) -> (Http2Head, bool) {
+    let mut fields = Vec::with_capacity(16);
+    let mut line = |name: &str, value: &[u8]| {
+        // The rules of the parser are at least as strict as these two.
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+        {
+            fields.push((name, value));
+        }
+    };
+    let authenticates = lines(req, outgoing, proxy, &mut line);
+    if takes_trailers(req) {
+        line("te", b"trailers");
+    }
+    // Trailers may follow a body of any length. Servers expect them after a body without a length, as in HTTP/1.1.
+    last_lines(req, outgoing, outgoing.length.filter(|_| !outgoing.has_trailers), line);
+    // RFC 9113 section 8.3.1: the authority must not be empty. In HTTP/1.1, it may.
+    let authority = Some(host(req, proxy)).filter(|host| !host.is_empty());
+    let authority = authority.unwrap_or(proxy.upstream.authority()).to_owned();
+    (Http2Head { path: outgoing.path.clone(), authority, fields }, authenticates)
+}
+
+fn host<'r>(req: &'r Request<'_>, proxy: &'r Proxy) -> &'r str {
+    req.host().filter(|_| !proxy.options.sends_own_host).unwrap_or(proxy.upstream.authority())
+}
+
+/// Gives the fields of the request that both protocols have to `line`. Returns whether one of them authenticates its
+/// connection.
+fn lines(req: &Request<'_>, outgoing: &Outgoing, proxy: &Proxy, line: &mut impl FnMut(&str, &[u8])) -> bool {
+    let mut authenticates = false;
+    let mut line = |name: &str, value: &[u8]| {
+        authenticates |= authenticates_connection(name, value);
+        line(name, value);
+    };
+    let (is_believed, overrides) = (req.is_source_trusted(), overrides(req, &proxy.set_headers));
     let is_ours = |plain: &str| {
         PROXY_FIELDS.contains(&plain) || overrides.iter().any(|(name, _)| is_plainly(name, plain))
     };
-    let told = req.forwarded_client();
+    let (told, forwards) = (req.forwarded_client(), outgoing.forwards);
     for (name, value) in req.end_to_end_headers() {
         let plain = plain_field_name(name.as_bytes());
         if plain == MAX_FORWARDS && (forwards.is_some() || is_variant_spelling(name)) {
@@ -85,22 +166,34 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     for value in req.header_values("via") {
         line("Via", value);
     }
-    line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
-    for (name, value) in connection_fields(req, options) {
-        line(name, value.as_bytes());
-    }
-    match req.body_left() {
+    line("Via", via(req.version()));
+    authenticates
+}
+
+/// Gives the length of the body to `line`, and that the client waits to be asked for it.
+fn last_lines(
+    req: &Request<'_>,
+    outgoing: &Outgoing,
+    length: Option<u64>,
+    mut line: impl FnMut(&str, &[u8]),
+) {
+    match length {
         Some(0) if req.header(header::CONTENT_LENGTH).is_none() => {}
         Some(length) => line("Content-Length", length.to_string().as_bytes()),
-        None => line("Transfer-Encoding", b"chunked"),
+        None => {}
     }
-    if expects_continue(req) {
+    if outgoing.expects_continue {
         line("Expect", b"100-continue");
     }
-    head.extend_from_slice(b"\r\n");
-    let mut request = format!("{} {path} HTTP/1.1\r\n", req.method()).into_bytes();
-    request.append(&mut head);
-    Ok(request)
+}
+
+/// RFC 9110 section 7.6.3
+fn via(version: http::Version) -> &'static [u8] {
+    match version {
+        http::Version::HTTP_10 => b"1.0 weftwork",
+        http::Version::HTTP_2 => b"2.0 weftwork",
+        _ => b"1.1 weftwork",
+    }
 }
 
 /// Returns the fields that state the client and what it requested.
@@ -160,7 +253,7 @@ fn overrides(
 }
 
 /// Returns whether `plain` is the plain form of the name.
-fn is_plainly(name: &HeaderName, plain: &str) -> bool {
+pub(super) fn is_plainly(name: &HeaderName, plain: &str) -> bool {
     let bytes = name.as_str().bytes();
     bytes.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'-' }).eq(plain.bytes())
 }
@@ -171,7 +264,7 @@ fn is_variant_spelling(name: &str) -> bool {
 }
 
 /// Returns whether proxies use this field to describe the client.
-fn describes_client(name: &str) -> bool {
+pub(super) fn describes_client(name: &str) -> bool {
     name == REAL_IP || name.starts_with("x-forwarded-")
 }
 
@@ -179,7 +272,7 @@ fn describes_client(name: &str) -> bool {
 /// 9110 section 10.1.4).
 fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static str, &'o str)> {
     let protocol = requested_upgrade(req, options);
-    let takes_trailers = req.version() == http::Version::HTTP_11 && req.has_token(header::TE, "trailers");
+    let takes_trailers = takes_trailers(req);
     let named = match (protocol.is_some(), takes_trailers) {
         (false, false) => return Vec::new(),
         (false, true) => "TE",
@@ -192,17 +285,44 @@ fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'stat
     lines
 }
 
+fn takes_trailers(req: &Request<'_>) -> bool {
+    req.version() != http::Version::HTTP_10 && req.has_token(header::TE, "trailers")
+}
+
+/// Returns whether the client authenticates its connection.
+pub(super) fn authenticates(req: &Request<'_>) -> bool {
+    req.header_lines().any(|(name, value)| authenticates_connection(name, value))
+}
+
 /// Returns the protocol that the client requests, if it is allowed.
 pub(super) fn requested_upgrade<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
-    let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
+    let asks = req.version() != http::Version::HTTP_10 && req.has_token(header::CONNECTION, "upgrade");
     let mut requested = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
     requested.next().filter(|_| asks).map(String::as_str)
 }
 
+/// Returns whether the server needs a key that the client did not send, because HTTP/2 has none (RFC 8441 section 5).
+fn lacks_websocket_key(req: &Request<'_>, options: &Options) -> bool {
+    req.version() == http::Version::HTTP_2
+        && requested_upgrade(req, options) == Some("websocket")
+        && req.header(header::SEC_WEBSOCKET_KEY).is_none()
+}
+
+/// Returns 16 random bytes in Base64 (RFC 6455 section 4.1).
+fn random_key() -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let random = || u128::from(RandomState::new().build_hasher().finish());
+    let bits = random() << 64 | random();
+    // The last digit has two bits.
+    let digits = (0..22).map(|at| if at < 21 { bits >> (122 - 6 * at) } else { bits << 4 });
+    let digits = digits.map(|bits| char::from(DIGITS[(bits & 63) as usize]));
+    digits.chain(['=', '=']).collect()
+}
+
 /// Returns whether the client waits for `100 (Continue)` before it sends its body (RFC 9110 section 10.1.1).
-pub(super) fn expects_continue(req: &Request<'_>) -> bool {
+fn expects_continue(req: &Request<'_>) -> bool {
     let has_body = req.body_left() != Some(0);
-    has_body && req.version() == http::Version::HTTP_11 && req.has_token(header::EXPECT, "100-continue")
+    has_body && req.version() != http::Version::HTTP_10 && req.has_token(header::EXPECT, "100-continue")
 }
 
 fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {
@@ -236,89 +356,4 @@ fn sent_rest<'r>(req: &'r Request<'_>, rest: &str) -> Option<&'r str> {
     let mount = req.whole_path().strip_suffix(rest)?;
     let sent = req.sent_path().strip_prefix(mount)?;
     (normal_form(sent).as_deref() == Some(rest)).then_some(sent)
-}
-
-/// Progress of a request body on its way to the server.
-pub(super) struct Upload {
-    in_chunks: bool,
-    /// Whether the whole body was queued, including its end.
-    is_whole: bool,
-}
-
-impl Upload {
-    pub(super) fn of(req: &Request<'_>) -> Upload {
-        Upload { in_chunks: req.body_left().is_none(), is_whole: req.body_left() == Some(0) }
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// Queues a part of the body. An empty part queues the end.
-    pub(super) fn put(&mut self, conn: &mut UpstreamConn, part: &[u8]) {
-        self.is_whole |= part.is_empty();
-        if !self.in_chunks {
-            return conn.queue(part);
-        }
-        let mut chunk = Vec::with_capacity(part.len() + 16);
-        // Cannot fail: writing to a vector does not fail.
-        let _ = write!(chunk, "{:x}\r\n", part.len());
-        chunk.extend_from_slice(part);
-        chunk.extend_from_slice(b"\r\n");
-        conn.queue(&chunk);
-    }
-}
-
-/// First wait for the client before the proxy checks for input from the server. The wait is doubled each time,
-/// up to [`POLL_MAX`].
-pub(super) const POLL_MIN: Duration = Duration::from_millis(1);
-/// Maximum wait. Even 10,000 clients that pause on purpose cause little load.
-pub(super) const POLL_MAX: Duration = Duration::from_secs(1);
-
-pub(super) fn next_poll_time(wait: Duration) -> Duration {
-    (2 * wait).min(POLL_MAX)
-}
-
-/// Sends the queued bytes and the body as it arrives, until everything is sent or the server sends something.
-pub(super) fn send(
-    req: &mut Request<'_>,
-    upload: &mut Upload,
-    conn: &mut UpstreamConn,
-    options: &Options,
-) -> Result<(), Failure> {
-    let end = from_now(time_left(req));
-    let stuck = |error| {
-        let bound = if Instant::now() >= end { DEADLINE } else { "idle_timeout" };
-        Failure::of(error, bound)
-    };
-    let client = |error: io::Error| Failure::Client(Error::from(error));
-    while conn.send_output(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
-        // The client may wait for a response to what it has sent, or for the end of the response.
-        let mut wait = POLL_MIN;
-        loop {
-            if conn.has_input().map_err(stuck)? {
-                return Ok(());
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            let comes = req.body().comes_within(wait.min(left)).map_err(|error| client(error.into()))?;
-            match (comes, left.is_zero()) {
-                (true, false) => break,
-                // The deadline has passed, but the client was not the cause.
-                (true, true) => return Err(Failure::Timeout(DEADLINE)),
-                (false, true) => {
-                    let why = "the request body did not arrive in time";
-                    return Err(Failure::Request(StatusCode::REQUEST_TIMEOUT, why));
-                }
-                (false, false) => {}
-            }
-            wait = next_poll_time(wait);
-        }
-        let mut body = req.body();
-        let part = body.fill_buf().map_err(client)?;
-        let count = part.len();
-        upload.put(conn, part);
-        body.consume(count);
-        upload.is_whole |= !upload.in_chunks && req.body_left() == Some(0);
-    }
-    Ok(())
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use weftwork_wire::{BodyEvent, Received, ResponseFault};
+use weftwork_wire::Received;
 
-use super::request::{self, POLL_MAX, POLL_MIN, Upload, next_poll_time};
-use super::upstream::{IdlePool, UpstreamConn, from_now};
-use super::{DEADLINE, Failure, NO_ANSWER, Options, named_with_option, time_left, tunnel, warn};
+use super::request;
+use super::upload::{self, POLL_MAX, POLL_MIN, Upload, next_poll_time};
+use super::upstream::{IdlePool, Part, UpstreamConn, from_now};
+use super::{DEADLINE, Failure, NO_ANSWER, Options, time_left, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -54,9 +55,9 @@ impl ProxyExchange {
             }
             // Also needed after an interim response: the server waits for the rest of the request.
             if self.continue_by.is_none() && !self.is_sent() {
-                let before = self.conn.bytes_sent;
-                request::send(req, &mut self.upload, &mut self.conn, &self.options)?;
-                if self.conn.bytes_sent > before {
+                let before = self.conn.bytes_sent();
+                upload::send(req, &mut self.upload, &mut self.conn, &self.options)?;
+                if self.conn.bytes_sent() > before {
                     head_timeout = None;
                 }
             }
@@ -105,7 +106,7 @@ impl ProxyExchange {
             let response = if is_head { with_content_length(response, &fields) } else { response };
             if keep_alive && self.is_sent() {
                 let client = self.serves_one_client.then(|| req.conn_value());
-                self.idle_pool.put_back(self.conn, client);
+                self.conn.keep(self.idle_pool, client);
             }
             return Ok(with_fields(response, fields, required));
         }
@@ -155,17 +156,10 @@ impl ProxyExchange {
         head_timeout: &mut HeadTimeout,
     ) -> Result<Option<Received>, Failure> {
         loop {
-            let conn = &mut self.conn;
-            let given = &conn.input[conn.at..];
-            conn.examined = 0;
-            if let Some((used, received)) =
-                conn.reader.read_head(given, req.method(), &self.options.limits)?
-            {
-                conn.at += used;
+            if let Some(received) = self.conn.read_head(req.method(), &self.options.limits)? {
                 return Ok(Some(received));
             }
             let limited_by = head_timeout.limited_by;
-            conn.examined = given.len();
             if !self.is_sent() && !self.conn.has_input().map_err(|error| Failure::of(error, limited_by))? {
                 return Ok(None);
             }
@@ -175,8 +169,8 @@ impl ProxyExchange {
             let (now, until) = (Instant::now(), head_timeout.until);
             head_timeout.is_over = now >= until;
             match self.conn.fill(until.min(now + CHECK_INTERVAL)) {
-                Ok(0) => return Err(Failure::Closed),
-                Ok(_) => {}
+                Ok(false) => return Err(Failure::Closed),
+                Ok(true) => {}
                 Err(error) if is_timed_out(&error) && Instant::now() < until => {
                     if req.client_gone() {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
@@ -190,7 +184,7 @@ impl ProxyExchange {
     /// Sends the rest of the request after a response to HEAD. The server may still read, and no client waits
     /// for that response before it sends the rest.
     fn send_rest(&mut self, req: &mut Request<'_>) -> Result<(), Failure> {
-        match request::send(req, &mut self.upload, &mut self.conn, &self.options) {
+        match upload::send(req, &mut self.upload, &mut self.conn, &self.options) {
             Err(failure @ Failure::Client(_)) => Err(failure),
             // The response is valid, whatever the server does afterwards.
             _ => Ok(()),
@@ -224,8 +218,10 @@ impl ProxyExchange {
                         wait = next_poll_time(wait);
                         continue;
                     }
-                    let count = out.read_request(&mut part)?;
-                    self.upload.put(&mut self.conn, &part[..count]);
+                    match out.read_request(&mut part)? {
+                        0 => self.upload.end(&mut self.conn, out.request_trailers(), &self.options),
+                        count => self.upload.put(&mut self.conn, &part[..count]),
+                    }
                     wait = POLL_MIN;
                 }
                 pushed => drop(pushed?),
@@ -269,14 +265,14 @@ impl ProxyExchange {
                 Err(error) => return Err(error),
             }
         }
-        let trailers = self.conn.reader.trailers();
+        let trailers = self.conn.trailers();
         if !trailers.is_empty() {
             // Trailers that must not be forwarded are left out.
             let _ = out.trailers(trailers);
         }
         if keep_alive && self.is_sent() {
             let client = self.serves_one_client.then(|| out.conn_value());
-            self.idle_pool.put_back(self.conn, client);
+            self.conn.keep(self.idle_pool, client);
         }
         Ok(())
     }
@@ -284,31 +280,22 @@ impl ProxyExchange {
     /// Relays buffered bytes, or waits until `until` and reads once if no bytes are buffered. Returns true at the end
     /// of the body. A timeout is always the server's.
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
-        let (conn, limits) = (&mut self.conn, &self.options.limits);
         let client = |error: io::Error| match is_timed_out(&error) {
             true => io::Error::new(io::ErrorKind::BrokenPipe, "the client stopped reading"),
             false => error,
         };
         loop {
-            let read = conn.reader.read_body(&conn.input[conn.at..], limits);
-            let (used, event) = read.map_err(|fault| broken(&self.server, fault))?;
-            if let BodyEvent::Data { start, len } = event {
-                out.write_all(&conn.input[conn.at + start..][..len]).map_err(client)?;
-            }
-            conn.at += used;
-            match event {
-                BodyEvent::Data { .. } => {}
-                BodyEvent::End => return Ok(true),
-                BodyEvent::NeedMore => break,
+            match self.conn.next_part(&self.options.limits) {
+                Ok(Part::Data(data)) => out.write_all(data).map_err(client)?,
+                Ok(Part::End) => return Ok(true),
+                Ok(Part::NeedMore) => break,
+                Err(failure) => return Err(broken(&self.server, &failure)),
             }
         }
-        conn.examined = conn.unused().len();
         // Bytes of one read are sent with one write and do not wait for more.
         out.flush().map_err(client)?;
-        if conn.fill(until)? == 0 {
-            conn.reader
-                .end()
-                .map_err(|fault: ResponseFault| io::Error::new(io::ErrorKind::UnexpectedEof, fault))?;
+        if !self.conn.fill(until)? {
+            self.conn.end()?;
             return Ok(true);
         }
         Ok(false)
@@ -324,8 +311,10 @@ impl ProxyExchange {
         let Some((_, protocol)) = given.cloned() else {
             return Err(Failure::UnexpectedUpgrade);
         };
+        // HTTP/2 has no 101.
+        let UpstreamConn::Http1(conn) = self.conn else { return Err(Failure::UnexpectedUpgrade) };
         let write_timeout = self.options.idle_timeout;
-        let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.conn, write_timeout));
+        let response = Response::upgrade(protocol, move |line| tunnel::run(line, *conn, write_timeout));
         Ok(with_fields(response, received.fields, None))
     }
 }
@@ -345,9 +334,12 @@ fn may_send_unread_body(method: &Method, received: &Received) -> bool {
     }
 }
 
-/// Returns the error for invalid framing. If nothing of the response was sent yet, the client gets a 502.
-fn broken(server: &str, fault: ResponseFault) -> io::Error {
-    warn(server, named_with_option(fault));
+/// Returns the error for a response that breaks a rule, or that its server has given up. If nothing of the response was
+/// sent yet, the client gets a 502.
+fn broken(server: &str, failure: &Failure) -> io::Error {
+    if let Some(why) = failure.for_log() {
+        warn(server, why);
+    }
     io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail(NO_ANSWER))
 }
 

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// **TLS.** These settings are for `https://` URLs. They need the feature `tls` or `tls-ring`.
 ///
 /// The certificate of the server is verified, with its name and its dates, and so is that the server has the
-/// key. Versions 1.2 and 1.3 are supported, and the server is asked for HTTP/1.1 (ALPN). Kept connections keep
-/// their session. New connections resume an earlier session if the server allows it. A provider of
+/// key. Versions 1.2 and 1.3 are supported. The server chooses HTTP/2 or HTTP/1.1 (ALPN), unless
+/// [`http2`](Proxy::http2) is off. Kept connections keep their session. New connections resume an earlier session if the server allows it. A provider of
 /// cryptography that this process has installed (`rustls::crypto::CryptoProvider`) is used.
 ///
 /// A failed handshake is a 502, and a line in the log says what failed and what to set. The handshake must be

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, header};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use super::request::{forwards_left, head};
+use super::request::{Outgoing, forwards_left, http1_head};
 use super::{Failure, Proxy};
 use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Request;
@@ -39,7 +39,7 @@ fn sees_from(peer: &str, proxy: &Proxy, request: &str) -> Result<String, u16> {
 }
 
 fn head_of(proxy: &Proxy, req: &Request<'_>) -> Result<String, Failure> {
-    let head = head(req, forwards_left(req)?, proxy)?;
+    let (head, _) = http1_head(req, &Outgoing::of(req, forwards_left(req)?, proxy)?, proxy);
     Ok(String::from_utf8(head).unwrap())
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::upstream::{UpstreamConn, UpstreamStream, from_now, wait_readable, wait_writable};
+use super::upstream::{Http1Conn, UpstreamStream, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 use crate::transport::log_queue::log_line;
 use crate::transport::stream::is_timed_out;
@@ -33,7 +33,7 @@ struct Tunnel {
 }
 
 /// Runs until both directions have ended, or one has failed.
-pub(super) fn run(upgraded: Upgraded, conn: UpstreamConn, write_timeout: Duration) -> io::Result<()> {
+pub(super) fn run(upgraded: Upgraded, conn: Http1Conn, write_timeout: Duration) -> io::Result<()> {
     let (upstream, rest) = conn.into_parts();
     let (mut client, mut client_writer) = upgraded.split();
     let (started, last_transfer_ms) = (Instant::now(), AtomicU64::new(0));

@@ -11,9 +11,10 @@ use crate::message::{IntoResponse, LongLived, Payload, Problem, Response};
 use crate::transport::Tick;
 
 /// Refuses a CONNECT that the handler did not check. After a 2xx, the client would use the connection as a tunnel, and
-/// take this server for an open proxy (RFC 9110 section 9.3.6).
+/// take this server for an open proxy (RFC 9110 section 9.3.6). The same holds for an extended one (RFC 8441), which has become a
+/// GET.
 #[cold]
-pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool) {
+pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool, is_extended: bool) {
     // For a later response, this check comes again.
     if response.is_to_come()
         || matches!(&response.payload, Payload::LongLived(long_lived) if long_lived.is_other_protocol())
@@ -21,7 +22,11 @@ pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool) {
         return;
     }
     if response.status.is_success() {
-        let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail("this server opens no tunnels");
+        let detail = match is_extended {
+            true => "the requested protocol is not spoken here",
+            false => "this server opens no tunnels",
+        };
+        let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail(detail);
         *response = problem.into_response();
     }
     // Bytes that the client has sent by now may belong to the tunnel, and are not a request.
@@ -59,6 +64,9 @@ impl ConnExchange<'_> {
             return;
         }
         self.conn.guard_end();
+        if long_lived.is_other_protocol() {
+            self.conn.begin_tunnel();
+        }
         if long_lived.is_other_protocol() && self.conn.observed.is_some() {
             self.conn.note_response_written();
         }
@@ -94,7 +102,9 @@ impl ConnExchange<'_> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let date = self.dates.at(now);
             let head = head_of(response, BodyLength::Exact(0));
-            self.conn.note_status(response.status);
+            // A stream of HTTP/2 has no 101 (RFC 8441 section 5).
+            let status = if self.conn.is_stream() { StatusCode::OK } else { response.status };
+            self.conn.note_status(status);
             let buffers = &mut **self.conn.buffers.get_or_insert_default();
             let (request, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
             return self.conn.http.write_switch(&head, request, bytes, date, &mut buffers.output);

@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::Method;
-use weftwork_wire::{After, BodyLength};
+use weftwork_wire::{After, BodyLength, Version};
 
 use super::{ConnExchange, Streamed, log_client};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
@@ -14,6 +14,7 @@ use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::events::{Event, ShedReason};
 use crate::transport::stream::is_timed_out;
+use crate::transport::watchdog::line_of;
 use crate::transport::{CallSlot, Tick};
 
 /// Size from which collected bytes of a streamed response are sent. With 16 KiB, an echo of 64 KiB or 1 MiB took a
@@ -67,12 +68,16 @@ impl<'a> ConnExchange<'a> {
     }
 
     fn write_with(&mut self, write: Stream, slot: &'a CallSlot) -> io::Result<()> {
+        let now = self.wait.now();
         match &self.left {
-            None => slot.enter_writer(self.wait.now(), self.head().1),
             // The head is gone, and the buffer holds the next request.
-            Some(left) => {
-                let line = [left.method.as_str().as_bytes(), b" ", &left.path, b" HTTP/1.1"].concat();
-                slot.enter_writer(self.wait.now(), &line);
+            Some(left) => slot.enter_writer(now, &line_of(&left.method, &left.path)),
+            None => {
+                let (head, text) = self.head();
+                match head.version {
+                    Version::Http2 => slot.enter_writer(now, &line_of(&head.method, head.path.of(text))),
+                    _ => slot.enter_writer(now, text),
+                }
             }
         }
         self.watched = Some(slot);

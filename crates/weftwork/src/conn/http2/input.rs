@@ -2,24 +2,51 @@
 
 use std::io::Write;
 
+use http::Method;
 use weftwork_wire::{
     Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
 };
 
+use super::request::prepare_connect;
+use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use super::{Http2Conn, Role};
 use crate::conn::{Conn, OUTPUT_BYTES_MAX};
 use crate::transport::context::Context;
+use crate::transport::deadlines::TimeoutKind;
+use crate::transport::events::{CostlyFrame, Event};
 use crate::transport::stream::StreamPipe;
 use crate::transport::{BufferPool, Buffers, Tick};
+
+/// What frames may lead to: the bytes to send, and what is needed for them.
+struct Replies<'a> {
+    output: &'a mut Vec<u8>,
+    now: Tick,
+    cx: &'a Context,
+}
 
 /// A request that a frame has opened.
 struct Opened {
     stream: u32,
     ends: bool,
     priority: Priority,
+    /// Its DATA are bytes of another protocol.
+    is_connect: bool,
     /// Why it is not valid.
     fault: Option<Http2Fault>,
+}
+
+impl Opened {
+    #[cold]
+    fn with_protocol(self, request: &mut Buffers) -> Opened {
+        match prepare_connect(&mut request.head, &mut request.input) {
+            Ok(()) => Opened { is_connect: true, ..self },
+            Err(violation) => {
+                request.head.framing = Framing::None;
+                Opened { fault: Some(Http2Fault::stream_error(self.stream, violation)), ..self }
+            }
+        }
+    }
 }
 
 impl Conn {
@@ -41,10 +68,14 @@ impl Conn {
                 pool.give_back(request);
                 None
             }
-            Ok(Some(opened)) => Some(self.open(&mut http2, &opened, request, now, cx)),
+            Ok(Some(opened)) => {
+                // A request may be over before the connection waits. The time without requests begins again.
+                self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
+                Some(self.open(&mut http2, &opened, request, now, cx))
+            }
             Err(fault) => {
                 pool.give_back(request);
-                http2.fail(&fault, &mut buffers.output);
+                http2.fail(&fault, &mut buffers.output, cx);
                 self.log_fault_of_http2(&fault, cx);
                 None
             }
@@ -69,6 +100,10 @@ impl Conn {
         cx: &Context,
     ) -> Box<Conn> {
         let pipe = StreamPipe::new(opened.stream, &http2.hub);
+        let is_connect = opened.is_connect;
+        if is_connect && opened.ends {
+            pipe.end();
+        }
         let framing = request.head.framing;
         http2.streams.push(StreamEntry {
             id: opened.stream,
@@ -76,9 +111,11 @@ impl Conn {
             priority: opened.priority,
             send_window: Window::new(http2.http.peer().window),
             recv_window: Window::default(),
-            body: ExpectedBody::new(framing),
+            body: ExpectedBody::new(if is_connect { Framing::Chunked } else { framing }),
+            is_connect,
             is_chunked: framing == Framing::Chunked,
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
+            is_refused: opened.fault.is_some(),
             client_ended: opened.ends,
             given: 0,
             taken: 0,
@@ -108,7 +145,8 @@ impl Http2Conn {
         cx: &Context,
     ) -> Result<Option<Opened>, Http2Fault> {
         let Buffers { input, start, output, sent, .. } = buffers;
-        while output.len() - *sent < OUTPUT_BYTES_MAX {
+        let mut to = Replies { output, now, cx };
+        while to.output.len() - *sent < OUTPUT_BYTES_MAX {
             let bytes = &input[*start..];
             let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
             if frame == Frame::NeedMore {
@@ -117,8 +155,11 @@ impl Http2Conn {
                 return Ok(None);
             }
             (self.part_bytes, self.is_pinged) = (0, false);
-            self.budget.spend(frame.price(), now.0)?;
-            let opened = self.take_frame(frame, bytes, request, output, cx)?;
+            let price = frame.price();
+            if price > 0 {
+                self.charge((&frame).into(), price, &to)?;
+            }
+            let opened = self.take_frame(frame, bytes, request, &mut to)?;
             *start += used;
             if opened.is_some() {
                 return Ok(opened);
@@ -132,24 +173,28 @@ impl Http2Conn {
         frame: Frame,
         bytes: &[u8],
         request: &mut Buffers,
-        output: &mut Vec<u8>,
-        cx: &Context,
+        to: &mut Replies<'_>,
     ) -> Result<Option<Opened>, Http2Fault> {
         match frame {
             Frame::Head { stream, ends, priority } => {
-                return Ok(self.accept(stream, ends, priority, output, cx));
+                let opened = self.accept(stream, ends, priority, to)?;
+                return Ok(match request.head.method == Method::CONNECT {
+                    true => opened.map(|opened| opened.with_protocol(request)),
+                    false => opened,
+                });
             }
             Frame::StreamError { fault, ends, is_request } => {
-                return self.take_stream_error(fault, ends, is_request, &mut request.head, output, cx);
+                return self.take_stream_error(fault, ends, is_request, &mut request.head, to);
             }
             Frame::Data { stream, start, len, flow, ends, .. } => {
-                self.take_data(stream, &bytes[start..start + len], flow, ends, output)?;
-                self.grant_connection(cx, output);
+                self.take_data(stream, &bytes[start..start + len], flow, ends, to)?;
+                self.grant_connection(to.cx, to.output);
             }
-            Frame::Trailers { stream } => self.take_trailers(stream, request, output)?,
+            Frame::Trailers { stream } => self.take_trailers(stream, request, to)?,
             Frame::Window { stream: 0, by } => self.take_window_of_connection(by)?,
-            Frame::Window { stream, by } => self.take_window(stream, by, output),
-            Frame::Reset { stream, .. } => {
+            Frame::Window { stream, by } => self.take_window(stream, by, to)?,
+            Frame::Reset { stream, code } => {
+                to.cx.record(Event::ResetReceived(code.into()));
                 self.take_reset(stream);
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.client_reset = true;
@@ -160,14 +205,14 @@ impl Http2Conn {
                     stream.send_window.shift(window_shift)?;
                     stream.is_ready = true;
                 }
-                Http2::write_settings_ack(output);
+                Http2::write_settings_ack(to.output);
             }
             Frame::Priority { stream, priority } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.priority = priority;
                 }
             }
-            Frame::Ping(data) => Http2::write_ping_ack(data, output),
+            Frame::Ping(data) => Http2::write_ping_ack(data, to.output),
             Frame::PingAcked(data) => self.goaway.take_ping(data),
             Frame::GoAway { .. } => self.goaway.client_leaves(),
             Frame::NeedMore
@@ -186,14 +231,14 @@ impl Http2Conn {
         stream: u32,
         ends: bool,
         priority: Priority,
-        output: &mut Vec<u8>,
-        cx: &Context,
-    ) -> Option<Opened> {
-        if self.streams.are_full(cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
-            Http2::write_reset(stream, ErrorCode::REFUSED_STREAM, output);
-            return None;
+        to: &mut Replies<'_>,
+    ) -> Result<Option<Opened>, Http2Fault> {
+        if self.streams.are_full(to.cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
+            self.charge(CostlyFrame::Refused, Budget::REFUSED, to)?;
+            write_reset(stream, ErrorCode::REFUSED_STREAM, to.output, to.cx);
+            return Ok(None);
         }
-        Some(Opened { stream, ends, priority, fault: None })
+        Ok(Some(Opened { stream, ends, priority, is_connect: false, fault: None }))
     }
 
     fn take_stream_error(
@@ -202,12 +247,11 @@ impl Http2Conn {
         ends: bool,
         is_request: bool,
         head: &mut Head,
-        output: &mut Vec<u8>,
-        cx: &Context,
+        to: &mut Replies<'_>,
     ) -> Result<Option<Opened>, Http2Fault> {
         let Some(stream) = fault.stream() else { return Err(fault) };
         if is_request && fault.status().is_some() {
-            let opened = self.accept(stream, ends, Priority::default(), output, cx);
+            let opened = self.accept(stream, ends, Priority::default(), to)?;
             head.framing = Framing::None;
             return Ok(opened.map(|opened| Opened { fault: Some(fault), ..opened }));
         }
@@ -219,14 +263,29 @@ impl Http2Conn {
             }
             _ => {}
         }
-        self.reset(stream, fault.code(), output);
+        self.reset(stream, fault.code(), to);
         Ok(None)
     }
 
     /// Ends a stream over an error of the client.
-    fn reset(&mut self, stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
-        Http2::write_reset(stream, code, output);
+    fn reset(&mut self, stream: u32, code: ErrorCode, to: &mut Replies<'_>) {
+        write_reset(stream, code, to.output, to.cx);
         self.take_reset(stream);
+    }
+
+    /// Ends a stream over an error of the client that its frame has not paid for. It costs as much as a reset by the client
+    /// (CVE-2025-8671).
+    fn reset_at_cost(&mut self, fault: Http2Fault, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
+        self.charge(CostlyFrame::Fault, Budget::RESET, to)?;
+        self.reset(fault.stream, fault.code(), to);
+        Ok(())
+    }
+
+    /// Takes points, or ends the connection.
+    #[cold]
+    fn charge(&mut self, what: CostlyFrame, points: u32, to: &Replies<'_>) -> Result<(), Http2Fault> {
+        to.cx.record(Event::FrameCost(what));
+        self.budget.spend(points, to.now.0)
     }
 
     fn take_reset(&mut self, stream: u32) {
@@ -242,26 +301,29 @@ impl Http2Conn {
         data: &[u8],
         flow: u32,
         ends: bool,
-        output: &mut Vec<u8>,
+        to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
         self.recv_window.take(flow, 0)?;
         let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset || entry.client_reset)
         else {
             // The stream is over. The client may not know that yet.
             if flow > 0 {
-                self.reset(stream, ErrorCode::STREAM_CLOSED, output);
+                self.charge(CostlyFrame::LateData, Budget::LATE_DATA, to)?;
+                self.reset(stream, ErrorCode::STREAM_CLOSED, to);
             }
             return Ok(());
         };
+        if entry.is_refused && !entry.is_closed_by_client() {
+            entry.client_ended = ends;
+            return Ok(());
+        }
         let counted = match entry.is_closed_by_client() {
             true => Err(Violation::StreamClosed),
             false => entry.body.count(data.len() as u64, ends),
         };
         let counted = counted.map_err(|violation| Http2Fault::stream_error(stream, violation));
         if let Err(fault) = counted.and_then(|()| entry.recv_window.take(flow, stream)) {
-            self.budget_of_reset();
-            self.reset(stream, fault.code(), output);
-            return Ok(());
+            return self.reset_at_cost(fault, to);
         }
         entry.client_ended = ends;
         let is_chunked = entry.is_chunked;
@@ -271,15 +333,11 @@ impl Http2Conn {
             append(data, is_chunked, ends, to);
             entry.given += (to.len() - len) as u64;
         });
+        if ends && entry.is_connect {
+            entry.pipe.end();
+        }
         self.held += entry.given - before;
         Ok(())
-    }
-
-    /// A reset that we send costs its causer as much as one of its own (CVE-2025-8671). The next frame finds out if
-    /// nothing is left.
-    fn budget_of_reset(&mut self) {
-        let points = Budget::RESET.min(self.budget.points());
-        let _ = self.budget.spend(points, 0);
     }
 
     /// Passes trailers on. Those of a body of known length are dropped, because its request reads no further.
@@ -287,7 +345,7 @@ impl Http2Conn {
         &mut self,
         stream: u32,
         trailers: &Buffers,
-        output: &mut Vec<u8>,
+        to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
         let Some(entry) = self.streams.get_mut(stream) else {
             return Err(Http2Fault::connection(Violation::StreamClosed));
@@ -298,10 +356,16 @@ impl Http2Conn {
         if entry.is_reset {
             return Ok(());
         }
-        if let Err(violation) = entry.body.count(0, true) {
-            self.budget_of_reset();
-            self.reset(stream, violation.code(), output);
+        if entry.is_refused {
+            entry.client_ended = true;
             return Ok(());
+        }
+        let counted = match entry.is_connect {
+            true => Err(Violation::TrailersNotAllowed),
+            false => entry.body.count(0, true),
+        };
+        if let Err(violation) = counted {
+            return self.reset_at_cost(Http2Fault::stream_error(stream, violation), to);
         }
         entry.client_ended = true;
         if entry.is_chunked {
@@ -331,12 +395,10 @@ impl Http2Conn {
         self.send_window.add(by, 0)
     }
 
-    fn take_window(&mut self, stream: u32, by: u32, output: &mut Vec<u8>) {
-        let Some(entry) = self.streams.get_mut(stream) else { return };
-        match entry.send_window.add(by, stream) {
-            Ok(()) => entry.is_ready = true,
-            Err(fault) => self.reset(stream, fault.code(), output),
-        }
+    fn take_window(&mut self, stream: u32, by: u32, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
+        let Some(entry) = self.streams.get_mut(stream) else { return Ok(()) };
+        entry.is_ready = true;
+        entry.send_window.add(by, stream).or_else(|fault| self.reset_at_cost(fault, to))
     }
 }
 

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use bytes::Buf;
 use weftwork_wire::{ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
+use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
 use crate::error::{OneLine, panic_message};
@@ -15,7 +17,9 @@ use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::GoawayReason;
 use crate::transport::log_queue::log_line;
+use crate::transport::stream::StreamState;
 
 /// Content of a DATA frame, which with its header fills a TLS record.
 const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
@@ -31,6 +35,7 @@ struct Sink<'a> {
     /// A response asked for the end of the connection.
     closes: bool,
     now: Tick,
+    cx: &'a Context,
 }
 
 impl Http2Conn {
@@ -51,6 +56,7 @@ impl Http2Conn {
             has_written_block: &mut self.has_written_block,
             closes: false,
             now,
+            cx,
         };
         // A head and its first bytes leave at once, before the rest of long responses. So a short response does not wait
         // behind them, if the client gives no priorities.
@@ -62,7 +68,7 @@ impl Http2Conn {
         for urgency in URGENCIES {
             let of_urgency = |stream: &StreamEntry| stream.is_ready && stream.priority.urgency == urgency;
             for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
-                if !stream.priority.incremental && !sink.is_full() {
+                if !stream.is_incremental() && !sink.is_full() {
                     stream.send(usize::MAX, &mut sink);
                 }
             }
@@ -70,7 +76,7 @@ impl Http2Conn {
             while goes_on && !sink.is_full() {
                 goes_on = false;
                 for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
-                    if stream.priority.incremental && !sink.is_full() {
+                    if stream.is_incremental() && !sink.is_full() {
                         stream.send(1, &mut sink);
                         goes_on |= stream.is_ready;
                     }
@@ -78,7 +84,7 @@ impl Http2Conn {
             }
         }
         if sink.closes {
-            self.goaway.begin();
+            self.goaway.begin(GoawayReason::Close);
         }
         self.settle(cx, output);
     }
@@ -91,13 +97,14 @@ impl Http2Conn {
             if stream.is_closed && !stream.is_done() {
                 // The response has broken off.
                 stream.is_reset = true;
-                Http2::write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output);
+                write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
             }
             let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
-            if stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
+            // A request that is still there reads on: another protocol, or an upload that goes on after an early response.
+            if stream.is_closed && stream.response == ResponsePart::Ended && !stream.is_reset && !is_wanted {
                 // The rest of the body is not wanted (RFC 9113 section 8.1), or the request was malformed (section 8.1.1).
                 stream.is_reset = true;
-                Http2::write_reset(stream.id, stream.end_code, output);
+                write_reset(stream.id, stream.end_code, output, cx);
             }
             let is_over = stream.is_closed && stream.is_done();
             if is_over {
@@ -190,11 +197,25 @@ impl StreamEntry {
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
+        self.end_tunnel(state, sink);
         if state.is_left {
             let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
             if sent > 0 {
                 timer.advance(sent, sink.now);
             }
+        }
+    }
+
+    /// Ends another protocol, if its request has ended it and all its bytes were sent (RFC 8441 section 5).
+    #[inline]
+    fn end_tunnel(&mut self, state: StreamState, sink: &mut Sink<'_>) {
+        let is_over = self.response == ResponsePart::Ended && self.client_ended;
+        if state.is_cut && !self.is_reset && !is_over {
+            self.is_reset = true;
+            write_reset(self.id, ErrorCode::CANCEL, sink.output, sink.cx);
+        } else if state.is_shut && self.response == ResponsePart::Tunnel && !self.is_reset {
+            self.response = ResponsePart::Ended;
+            sink.data(self.id, 0, true);
         }
     }
 
@@ -211,8 +232,14 @@ impl StreamEntry {
             tail.drain(..).for_each(drop_part);
             return (!bytes.is_empty()).then_some((bytes.len(), false));
         }
-        if let ResponsePart::Body { left, ends } = self.response {
-            return self.data_frame(bytes, tail, (left, ends), sink);
+        match self.response {
+            ResponsePart::Body { left, ends } => return self.data_frame(bytes, tail, (left, ends), sink),
+            ResponsePart::Tunnel => {
+                let sent = self.data_frame(bytes, tail, (u64::MAX, false), sink);
+                self.response = ResponsePart::Tunnel;
+                return sent;
+            }
+            _ => {}
         }
         let (header, segment) = Segment::read(bytes)?;
         let rest = &bytes[header..];
@@ -237,6 +264,7 @@ impl StreamEntry {
                 sink.block(self.id, rest.get(..len)?, true);
                 (len, ResponsePart::Ended)
             }
+            Segment::Tunnel => (0, ResponsePart::Tunnel),
             Segment::End => {
                 sink.data(self.id, 0, true);
                 (0, ResponsePart::Ended)
@@ -282,7 +310,7 @@ impl StreamEntry {
         } else if append_part(tail, len, sink.output).is_err() {
             sink.output.truncate(start);
             self.is_reset = true;
-            Http2::write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output);
+            write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output, sink.cx);
             tail.drain(..).for_each(drop_part);
             return None;
         }
@@ -298,7 +326,11 @@ impl StreamEntry {
 /// Appends `len` bytes of the first part, which has at least as many.
 fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
     match tail.front_mut() {
-        Some(BodyPart::Bytes(bytes)) => output.extend_from_slice(&bytes.split_to(len)),
+        Some(BodyPart::Bytes(bytes)) => {
+            output.extend_from_slice(&bytes[..len]);
+            // The owner stays until the part is dropped, where a panic is caught.
+            bytes.advance(len);
+        }
         Some(BodyPart::File { file, offset, count }) => {
             let start = output.len();
             output.resize(start + len, 0);

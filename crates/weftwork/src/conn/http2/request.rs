@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use weftwork_wire::{Http1, Http2Fault, Version};
+use http::Method;
+use weftwork_wire::{Field, Framing, Head, Http1, Http2Fault, Span, Version, Violation};
 
 use super::Role;
 use crate::conn::conn_count::CountGuard;
@@ -21,6 +22,8 @@ use crate::transport::{Buffers, Stream, Tick};
 #[derive(Debug)]
 pub(in crate::conn) struct StreamEnd {
     pub(super) pipe: Arc<StreamPipe>,
+    /// The request has become another protocol.
+    pub(super) is_tunnel: bool,
     /// The TLS session of its connection.
     #[cfg(feature = "_tls")]
     pub(in crate::conn) session: Option<Arc<Established>>,
@@ -30,6 +33,30 @@ impl Drop for StreamEnd {
     fn drop(&mut self) {
         self.pipe.close();
     }
+}
+
+/// Prepares a CONNECT, whose DATA are bytes of another protocol, and no body.
+///
+/// An extended one (RFC 8441 section 4) becomes what it is in HTTP/1.1: a GET with an Upgrade field. So the handlers of
+/// one are those of the other.
+#[cold]
+pub(super) fn prepare_connect(head: &mut Head, text: &mut Vec<u8>) -> Result<(), Violation> {
+    if matches!(head.framing, Framing::Length(1..)) {
+        return Err(Violation::ContentLengthDiffers);
+    }
+    (head.framing, head.expect_continue) = (Framing::None, false);
+    if let Some(protocol) = head.protocol {
+        let mut span = |name: &[u8]| {
+            let start = text.len() as u32;
+            text.extend_from_slice(name);
+            Span { start, len: name.len() as u32 }
+        };
+        let (connection, upgrade) = (span(b"connection"), span(b"upgrade"));
+        head.fields.push(Field { name: connection, value: upgrade });
+        head.fields.push(Field { name: upgrade, value: protocol });
+        (head.method, head.upgrade) = (Method::GET, true);
+    }
+    Ok(())
 }
 
 impl Conn {
@@ -52,6 +79,7 @@ impl Conn {
         let owner = Owner { is_balanced: true, ..Owner::default() };
         let end = StreamEnd {
             pipe,
+            is_tunnel: false,
             #[cfg(feature = "_tls")]
             session: self.stream.tls().and_then(|tls| tls.established().cloned()),
         };
@@ -92,7 +120,7 @@ impl Conn {
     /// Begins the response to a request that is not valid.
     pub(super) fn refuse_stream(&mut self, fault: &Http2Fault, cx: &Context) {
         match fault.violation {
-            weftwork_wire::Violation::Message(fault) => self.refuse_fault(fault, cx),
+            Violation::Message(fault) => self.refuse_fault(fault, cx),
             violation => self.refuse_malformed(&format!("{violation} ({})", violation.rule()), cx),
         }
     }

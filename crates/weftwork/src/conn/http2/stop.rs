@@ -6,11 +6,12 @@ use weftwork_wire::{ErrorCode, Http2, Http2Fault};
 
 use super::{Http2Conn, Role};
 use crate::conn::Conn;
+use crate::conn::close::FIRST_REQUEST;
 use crate::conn::refusal::{Peer, log_client};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
-use crate::transport::events::Event;
+use crate::transport::events::{Event, GoawayReason};
 
 /// Number of a GOAWAY that only announces the next one.
 const ANNOUNCED: u32 = 0x7fff_ffff;
@@ -32,7 +33,7 @@ enum GoawayStep {
     #[default]
     None,
     /// The connection is to end.
-    Wanted,
+    Wanted(GoawayReason),
     /// The first GOAWAY and a PING were sent.
     Announced { until: Tick },
     /// All streams on their way have arrived.
@@ -45,9 +46,9 @@ enum GoawayStep {
 
 impl Goaway {
     /// Begins the end of the connection.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, why: GoawayReason) {
         if self.step == GoawayStep::None {
-            self.step = GoawayStep::Wanted;
+            self.step = GoawayStep::Wanted(why);
         }
     }
 
@@ -76,20 +77,34 @@ impl Goaway {
     }
 }
 
+fn is_stopping(cx: &Context) -> bool {
+    cx.stage() != Stage::Running || cx.is_stopping()
+}
+
+/// Writes a reset, and counts it.
+pub(super) fn write_reset(stream: u32, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
+    cx.record(Event::ResetSent(code.into()));
+    Http2::write_reset(stream, code, output);
+}
+
 impl Http2Conn {
     /// Ends the connection over an error of the client.
-    pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>) {
+    pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>, cx: &Context) {
+        cx.record(Event::GoawaySent(fault.into()));
         Http2::write_goaway(self.http.last_stream(), fault.code(), output);
         self.goaway.step = GoawayStep::Failed;
     }
 
     /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
     pub(super) fn stop(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>, expires: Tick) -> bool {
-        if cx.stage() != Stage::Running || cx.is_stopping() || now >= expires {
-            self.goaway.begin();
+        if is_stopping(cx) && self.first_until(cx).is_none_or(|until| now >= until) {
+            self.goaway.begin(GoawayReason::Stop);
+        } else if now >= expires {
+            self.goaway.begin(GoawayReason::Age);
         }
         match self.goaway.step {
-            GoawayStep::Wanted => {
+            GoawayStep::Wanted(why) => {
+                cx.record(Event::GoawaySent(why));
                 Http2::write_goaway(ANNOUNCED, ErrorCode::NO_ERROR, output);
                 Http2::write_ping(PING, output);
                 self.goaway.step = GoawayStep::Announced { until: now.after(ROUND_TRIP) };
@@ -109,6 +124,17 @@ impl Http2Conn {
         }
     }
 
+    /// Returns until when the first request may come although the server stops. Some clients, such as HAProxy, fail that
+    /// request if GOAWAY comes first, also one that takes it.
+    fn first_until(&self, cx: &Context) -> Option<Tick> {
+        let until = match cx.stage() {
+            // New connections are welcome.
+            Stage::Running => Tick(u64::MAX),
+            _ => self.begun.after(FIRST_REQUEST),
+        };
+        (self.http.last_stream() == 0).then_some(until)
+    }
+
     /// Returns when the client must have opened a window for a response whose request is gone.
     fn left_until(&self, cx: &Context) -> Option<Tick> {
         self.streams.iter().filter_map(|stream| Some(stream.left.as_ref()?.deadline(&cx.settings))).min()
@@ -119,7 +145,7 @@ impl Http2Conn {
         for stream in self.streams.iter_mut() {
             if stream.left.as_ref().is_some_and(|left| now >= left.deadline(&cx.settings)) {
                 cx.record(Event::TimedOut(TimeoutKind::Write));
-                Http2::write_reset(stream.id, ErrorCode::CANCEL, output);
+                write_reset(stream.id, ErrorCode::CANCEL, output, cx);
                 stream.pipe.reset();
                 (stream.is_reset, stream.is_ready, stream.left) = (true, true, None);
             }
@@ -127,9 +153,10 @@ impl Http2Conn {
     }
 
     /// Returns when the end of the connection goes on by itself.
-    pub(super) fn stops_at(&self) -> Option<Tick> {
+    fn stops_at(&self, cx: &Context) -> Option<Tick> {
         match self.goaway.step {
             GoawayStep::Announced { until } => Some(until),
+            GoawayStep::None if is_stopping(cx) => self.first_until(cx),
             _ => None,
         }
     }
@@ -150,7 +177,7 @@ impl Conn {
             return http2.reset_late(now, cx, output);
         }
         let is_aged = http2.goaway.step == GoawayStep::None && now >= self.expires;
-        if is_aged || http2.stops_at().is_some_and(|until| now >= until) {
+        if is_aged || http2.stops_at(cx).is_some_and(|until| now >= until) {
             // The next step goes on.
             return;
         }
@@ -163,6 +190,14 @@ impl Conn {
             self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
             return;
         }
+        let why = match self.timer.kind {
+            TimeoutKind::Idle => GoawayReason::Idle,
+            _ => GoawayReason::Timeout,
+        };
+        if self.timer.kind == TimeoutKind::Head {
+            cx.record(Event::TimedOut(TimeoutKind::Head));
+        }
+        cx.record(Event::GoawaySent(why));
         Http2::write_goaway(http2.http.last_stream(), ErrorCode::NO_ERROR, output);
         http2.goaway.step = GoawayStep::Failed;
     }
@@ -174,7 +209,7 @@ impl Conn {
         match &self.role {
             Role::Connection(http2) => {
                 let ages = if http2.goaway.step == GoawayStep::None { self.expires } else { Tick(u64::MAX) };
-                let until = due.min(ages).min(http2.stops_at().unwrap_or(ages));
+                let until = due.min(ages).min(http2.stops_at(cx).unwrap_or(ages));
                 match self.timer.kind {
                     // The client has to read first.
                     TimeoutKind::Write => due,

@@ -1,10 +1,12 @@
 //! The streams of a connection that are not over.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weftwork_wire::{ErrorCode, ExpectedBody, Priority, Window};
 
 use crate::transport::deadlines::PeerTimer;
+use crate::transport::events::Counters;
 use crate::transport::stream::StreamPipe;
 
 /// A stream, as its connection knows it.
@@ -18,10 +20,14 @@ pub(super) struct StreamEntry {
     /// Bytes of the body that the client may still send.
     pub(super) recv_window: Window,
     pub(super) body: ExpectedBody,
+    /// A CONNECT, whose DATA are bytes of another protocol.
+    pub(super) is_connect: bool,
     /// The request has no length, so its body is passed on in chunks.
     pub(super) is_chunked: bool,
     /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
     pub(super) end_code: ErrorCode,
+    /// The request is not valid. Its body is dropped, and its response says why.
+    pub(super) is_refused: bool,
     /// The client has sent everything.
     pub(super) client_ended: bool,
     /// Bytes that were passed to the request, and those that it has read.
@@ -50,6 +56,8 @@ pub(super) enum ResponsePart {
     Between,
     /// Within a part of the body.
     Body { left: u64, ends: bool },
+    /// Within another protocol, whose bytes have no segments.
+    Tunnel,
     /// END_STREAM was sent.
     Ended,
 }
@@ -61,6 +69,12 @@ impl StreamEntry {
         self.client_ended || self.client_reset
     }
 
+    /// Returns whether others of the same urgency have their turn between its frames. Another protocol has no end that it would
+    /// reach sooner without them.
+    pub(super) fn is_incremental(&self) -> bool {
+        self.priority.incremental || self.response == ResponsePart::Tunnel
+    }
+
     /// Returns whether nothing more is sent.
     pub(super) fn is_done(&self) -> bool {
         self.is_reset || self.response == ResponsePart::Ended
@@ -68,54 +82,75 @@ impl StreamEntry {
 }
 
 /// By their numbers, which rise.
-#[derive(Debug, Default)]
-pub(super) struct Streams(Vec<StreamEntry>);
+#[derive(Debug)]
+pub(super) struct Streams {
+    entries: Vec<StreamEntry>,
+    counters: Arc<Counters>,
+    /// How many are in the counter of streams.
+    counted: usize,
+}
 
 impl Streams {
+    pub(super) fn new(counters: &Arc<Counters>) -> Streams {
+        Streams { entries: Vec::new(), counters: counters.clone(), counted: 0 }
+    }
+
+    /// Counts those that are in progress. The connection waits, so quick requests have cost nothing.
+    pub(super) fn count(&mut self) {
+        let now = self.entries.len();
+        if now == self.counted {
+            return;
+        }
+        // Wraps around, as the counter does.
+        self.counters.streams.fetch_add(now.wrapping_sub(self.counted), Ordering::Relaxed);
+        self.counted = now;
+    }
+
     /// Returns whether there are as many as may be. A client that has read the end of a response may open another stream at
     /// once, before the thread of the request is done with it. So as many more may be about to end.
     pub(super) fn are_full(&self, streams_max: usize) -> bool {
         let has_no_response = |stream: &&StreamEntry| stream.response != ResponsePart::Ended;
-        self.0.len() >= streams_max
-            && (self.0.len() >= streams_max.saturating_mul(2)
-                || self.0.iter().filter(has_no_response).count() >= streams_max)
+        self.entries.len() >= streams_max
+            && (self.entries.len() >= streams_max.saturating_mul(2)
+                || self.entries.iter().filter(has_no_response).count() >= streams_max)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     pub(super) fn is_any_ready(&self) -> bool {
-        self.0.iter().any(|stream| stream.is_ready)
+        self.entries.iter().any(|stream| stream.is_ready)
     }
 
     /// Adds a stream. Its number is higher than all before.
     pub(super) fn push(&mut self, stream: StreamEntry) {
-        self.0.push(stream);
+        self.entries.push(stream);
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut StreamEntry> {
-        let at = self.0.binary_search_by_key(&id, |stream| stream.id).ok()?;
-        self.0.get_mut(at)
+        let at = self.entries.binary_search_by_key(&id, |stream| stream.id).ok()?;
+        self.entries.get_mut(at)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &StreamEntry> {
-        self.0.iter()
+        self.entries.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamEntry> {
-        self.0.iter_mut()
+        self.entries.iter_mut()
     }
 
     /// Removes what `is_over`.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&mut StreamEntry) -> bool) {
-        self.0.retain_mut(|stream| is_kept(stream));
+        self.entries.retain_mut(|stream| is_kept(stream));
     }
 }
 
 impl Drop for Streams {
     /// The connection has ended, so no client waits for the responses.
     fn drop(&mut self) {
-        self.0.iter().for_each(|stream| stream.pipe.reset());
+        self.entries.iter().for_each(|stream| stream.pipe.reset());
+        self.counters.streams.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }

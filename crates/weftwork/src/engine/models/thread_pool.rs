@@ -334,7 +334,9 @@ fn loom_thread_pool_a_refused_thread_strands_no_job() {
     loom::model(|| {
         let pool = pool(limits(2), NoEvents);
         let worker = start(&pool, |pool| {
-            let refuse = || drop(pool.note_spawn_error());
+            let refuse = || {
+                pool.note_spawn_error();
+            };
             take_job(pool, &refuse) + take_job(pool, &refuse)
         });
         let is_refused = std::cell::Cell::new(false);
@@ -347,7 +349,7 @@ fn loom_thread_pool_a_refused_thread_strands_no_job() {
         };
         assert!(pool.submit(1, refuse).is_ok());
         if !is_refused.get() {
-            assert!(pool.submit(2, || drop(pool.note_spawn_error())).is_ok());
+            assert!(pool.submit(2, || _ = pool.note_spawn_error()).is_ok());
         }
         assert_eq!(worker.join().unwrap(), 3);
     });

@@ -13,7 +13,12 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
@@ -30,6 +35,9 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct StreamHub {
     state: Mutex<HubState>,
     pub(crate) local_addr: Option<SocketAddr>,
+    /// The connection, if it has no socket. It may stand for one with TLS.
+    #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
+    memory: Option<Arc<dyn Duplex>>,
 }
 
 #[derive(Default)]
@@ -47,7 +55,13 @@ impl fmt::Debug for HubState {
 
 impl StreamHub {
     pub(crate) fn new(local_addr: Option<SocketAddr>) -> Arc<StreamHub> {
-        Arc::new(StreamHub { state: Mutex::default(), local_addr })
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None })
+    }
+
+    /// The hub of a connection without a socket.
+    pub(crate) fn in_memory(memory: Arc<dyn Duplex>) -> Arc<StreamHub> {
+        let local_addr = memory.local_addr();
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory) })
     }
 
     /// Wakes the connection at the next change. Returns false if there is one already.
@@ -109,6 +123,13 @@ struct Flow {
     tail: VecDeque<BodyPart>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
+    /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
+    /// ends.
+    has_client_ended: bool,
+    /// The request sends nothing more.
+    is_shut: bool,
+    /// The request has disconnected its client.
+    is_cut: bool,
     /// The request is gone.
     is_closed: bool,
     /// The client, or its connection, waits for nothing more.
@@ -127,9 +148,18 @@ impl fmt::Debug for Flow {
 }
 
 impl Flow {
+    /// Ends both directions. Returns what is left of the response.
+    fn reset(&mut self) -> VecDeque<BodyPart> {
+        self.is_reset = true;
+        self.to_client = Vec::new();
+        self.sent = 0;
+        std::mem::take(&mut self.tail)
+    }
+
     /// Returns whether the request can go on in one of these directions.
     fn is_ready(&self, reads: bool, writes: bool) -> bool {
-        self.is_reset || reads && self.read < self.to_request.len() || writes && !self.is_blocked
+        let may_read = self.read < self.to_request.len() || self.has_client_ended;
+        self.is_reset || reads && may_read || writes && !self.is_blocked
     }
 }
 
@@ -169,6 +199,10 @@ pub(crate) struct StreamState {
     pub(crate) is_closed: bool,
     /// The request is gone. Its bytes wait for the client.
     pub(crate) is_left: bool,
+    /// The request sends nothing more, and all its bytes were taken.
+    pub(crate) is_shut: bool,
+    /// The request has disconnected its client.
+    pub(crate) is_cut: bool,
 }
 
 /// The connection's end.
@@ -188,13 +222,17 @@ impl StreamPipe {
         self.wake(flow);
     }
 
+    /// Tells the other protocol that its client sends nothing more.
+    pub(crate) fn end(&self) {
+        let mut flow = lock(&self.flow);
+        flow.has_client_ended = true;
+        self.wake(flow);
+    }
+
     /// Tells the request that its client has gone.
     pub(crate) fn reset(&self) {
         let mut flow = lock(&self.flow);
-        flow.is_reset = true;
-        flow.to_client = Vec::new();
-        flow.sent = 0;
-        let tail = std::mem::take(&mut flow.tail);
+        let tail = flow.reset();
         self.wake(flow);
         drop_parts(tail);
     }
@@ -211,9 +249,15 @@ impl StreamPipe {
             taken: flow.taken,
             is_closed: flow.is_closed && left == 0,
             is_left: flow.is_closed && left > 0,
+            is_shut: (flow.is_closed || flow.is_shut) && left == 0,
+            is_cut: flow.is_cut,
         };
         if flow.sent == flow.to_client.len() {
-            flow.to_client.clear();
+            // A writer that waits goes on at once. Any other may have nothing to say for hours.
+            match flow.is_blocked {
+                true => flow.to_client.clear(),
+                false => flow.to_client = Vec::new(),
+            }
             flow.sent = 0;
         }
         // Half of the space, so that a writer is not woken for each frame.
@@ -285,7 +329,7 @@ impl StreamPipe {
 }
 
 impl Duplex for StreamPipe {
-    /// 0 is never returned: the framing of a body says where the body ends.
+    /// 0 is returned to another protocol only: the framing of a body says where the body ends.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
         if flow.is_reset {
@@ -294,7 +338,8 @@ impl Duplex for StreamPipe {
         let unread = &flow.to_request[flow.read..];
         let count = unread.len().min(into.capacity() - into.len());
         if count == 0 {
-            return Err(Errno::AGAIN);
+            let has_ended = unread.is_empty() && flow.has_client_ended;
+            return if has_ended { Ok(0) } else { Err(Errno::AGAIN) };
         }
         into.extend_from_slice(&unread[..count]);
         flow.read += count;
@@ -311,7 +356,7 @@ impl Duplex for StreamPipe {
 
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
         let mut flow = lock(&self.flow);
-        if flow.is_reset {
+        if flow.is_reset || flow.is_shut {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
@@ -334,11 +379,27 @@ impl Duplex for StreamPipe {
         Ok(count)
     }
 
-    /// Its last segment ends a response.
-    fn shutdown_write(&self) {}
+    /// Ends another protocol. A response ends with its last segment.
+    fn shutdown_write(&self) {
+        let mut flow = lock(&self.flow);
+        flow.is_shut = true;
+        self.note(flow);
+    }
 
+    /// Resets the stream.
     fn shutdown_both(&self) {
-        self.close();
+        let mut flow = lock(&self.flow);
+        if flow.is_reset {
+            return;
+        }
+        flow.is_cut = true;
+        let tail = flow.reset();
+        let is_new = !std::mem::replace(&mut flow.is_noted, true);
+        self.wake(flow);
+        drop_parts(tail);
+        if is_new {
+            self.hub.note(self.id);
+        }
     }
 
     fn is_pollable(&self) -> bool {
@@ -351,6 +412,11 @@ impl Duplex for StreamPipe {
 
     fn local_addr(&self) -> Option<SocketAddr> {
         self.hub.local_addr
+    }
+
+    #[cfg(feature = "_tls")]
+    fn tls_info(&self) -> Option<&crate::TlsInfo> {
+        self.hub.memory.as_ref()?.tls_info()
     }
 
     /// A change after the last attempt counts, also before the first call.
@@ -379,3 +445,6 @@ fn drop_parts(parts: VecDeque<BodyPart>) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(all(test, loom))]
+mod models;

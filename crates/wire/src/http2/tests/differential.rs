@@ -14,6 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::stream_response::StreamResponse;
 use super::*;
 use crate::{BodyLength, Date, ResponseHead};
 
@@ -189,15 +190,16 @@ proptest! {
             let status = StatusCode::from_u16(status).unwrap();
             let head = ResponseHead { status, fields: &reply_fields, length: BodyLength::Unknown, ..ResponseHead::default() };
             let trailers = [(HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))];
-            let mut reply = Http2Response::new(&ours.http, *id, &Method::POST);
+            let mut reply = StreamResponse::new(*id, Method::POST);
+            reply.write(|http, out| {
+                http.write_interim(StatusCode::EARLY_HINTS, &reply_fields, out).unwrap();
+                http.write_head(&head, &Date::at(SystemTime::UNIX_EPOCH), out).unwrap();
+                http.write_body(&reply_body, out).unwrap();
+                let trailers: &[_] = if http.sends_body() { &trailers } else { &[] };
+                http.finish(trailers, out).unwrap();
+            });
             ours.write(|_, out| {
-                reply.write_interim(StatusCode::EARLY_HINTS, &reply_fields, out).unwrap();
-                let ends = reply.write_head(&head, &Date::at(SystemTime::UNIX_EPOCH), out).unwrap();
-                reply.count_body(reply_body.len() as u64).unwrap();
-                if !ends {
-                    Http2::write_data(*id, &reply_body, false, out);
-                    assert!(reply.finish(&trailers, out).unwrap());
-                }
+                out.extend(reply.frames());
                 // What the client sent is granted again.
                 Http2::write_window_update(0, body.len().max(1) as u32, out);
             });

@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
+use super::stream_response::StreamResponse;
 use super::*;
-use crate::{BodyLength, Date, Misuse, ResponseHead, Writing};
+use crate::{BodyLength, Date, Misuse, ResponseHead, Segment};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const DATE: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
@@ -14,8 +15,8 @@ fn date() -> Date {
     Date::at(SystemTime::UNIX_EPOCH)
 }
 
-fn response(method: Method) -> Http2Response {
-    Http2Response::new(&Http2::server(&Http2Settings::default()), 1, &method)
+fn response(method: Method) -> StreamResponse {
+    StreamResponse::new(1, method)
 }
 
 fn field(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
@@ -51,20 +52,16 @@ type Written = (u16, Vec<(String, String)>, bool);
 /// The head of the response to this method: its fields after the status, and whether it ends the stream.
 #[track_caller]
 fn written(method: Method, head: &ResponseHead<'_>) -> Result<Written, Misuse> {
-    let mut out = b"before".to_vec();
     let mut response = response(method);
-    let ended = match response.write_head(head, &date(), &mut out) {
-        Ok(ends) => ends,
-        Err(misuse) => {
-            assert_eq!((out.as_slice(), response.writing()), (&b"before"[..], Writing::Head));
-            return Err(misuse);
-        }
-    };
-    match client_reads(&out[6..]).remove(0) {
-        Seen::Response { stream: 1, status, ends, fields } => {
-            assert_eq!(ends, ended);
-            Ok((status, fields, ends))
-        }
+    if let Err(misuse) = response.write(|http, out| http.write_head(head, &date(), out)) {
+        // Another head may be tried.
+        assert!(response.frames().is_empty());
+        let other = ResponseHead::default();
+        response.write(|http, out| http.write_head(&other, &date(), out)).unwrap();
+        return Err(misuse);
+    }
+    match client_reads(&response.frames()).remove(0) {
+        Seen::Response { stream: 1, status, ends, fields } => Ok((status, fields, ends)),
         other => panic!("{other:?}"),
     }
 }
@@ -80,11 +77,11 @@ fn a_plain_response() {
     let fields = pairs(&[("date", DATE), ("content-type", "text/plain"), ("content-length", "13")]);
     assert_eq!(written(Method::GET, &head), Ok((200, fields, false)));
 
-    let (mut out, mut response) = (Vec::new(), response(Method::GET));
-    response.write_response(&head, b"Hello, World!", &date(), &mut out).unwrap();
+    let mut response = response(Method::GET);
+    response.write(|http, out| http.write_response(&head, b"Hello, World!", &date(), out)).unwrap();
     let data = Seen::Data { stream: 1, content: "Hello, World!".into(), flow: 13, padding: 0, ends: true };
-    assert_eq!(client_reads(&out)[1], data);
-    assert_eq!(response.writing(), Writing::Whole);
+    assert_eq!(client_reads(&response.frames())[1], data);
+    assert!(matches!(response.http.write_body(b"", &mut Vec::new()), Err(Misuse::OutOfTurn { .. })));
 }
 
 #[test]
@@ -117,14 +114,15 @@ fn rfc9110_6_4_responses_without_content() {
     assert_eq!(length_of(Method::GET, head(StatusCode::NO_CONTENT, BodyLength::Exact(0))), (None, true));
     assert_eq!(length_of(Method::GET, head(StatusCode::NOT_MODIFIED, seven)), (Some("7".into()), true));
     assert_eq!(length_of(Method::GET, head(StatusCode::RESET_CONTENT, seven)), (Some("0".into()), true));
-    assert_eq!(length_of(Method::CONNECT, head(StatusCode::OK, BodyLength::Unknown)), (None, false));
     assert_eq!(length_of(Method::CONNECT, head(StatusCode::FORBIDDEN, seven)), (Some("7".into()), false));
 
     let mut response = response(Method::HEAD);
-    assert!(!response.sends_body());
-    response.write_head(&head(StatusCode::OK, seven), &date(), &mut Vec::new()).unwrap();
-    assert_eq!((response.sends_body(), response.count_body(7)), (false, Ok(())));
-    assert_eq!(response.finish(&[field("a", "b")], &mut Vec::new()), Ok(false));
+    assert!(!response.http.sends_body());
+    response.write(|http, out| http.write_head(&head(StatusCode::OK, seven), &date(), out)).unwrap();
+    let body = response.write(|http, out| http.write_body(b"1234567", out));
+    assert_eq!((response.http.sends_body(), body), (false, Ok(())));
+    response.write(|http, out| http.finish(&[field("a", "b")], out)).unwrap();
+    assert!(matches!(client_reads(&response.frames())[..], [Seen::Response { ends: true, .. }]));
 }
 
 #[test]
@@ -139,9 +137,9 @@ fn rfc9113_8_2_2_fields_of_a_connection_are_left_out() {
     ];
     let head = ResponseHead { fields: &fields, length: BodyLength::Unknown, ..ResponseHead::default() };
     assert_eq!(written(Method::GET, &head).unwrap().1, pairs(&[("date", DATE), ("vary", "x")]));
-    let mut response = response(Method::GET);
-    response.write_head(&head, &date(), &mut Vec::new()).unwrap();
-    assert!(response.closes());
+    let mut segments = Vec::new();
+    response(Method::GET).http.write_head(&head, &date(), &mut segments).unwrap();
+    assert!(matches!(Segment::read(&segments), Some((_, Segment::Head { closes: true, .. }))));
 }
 
 #[test]
@@ -169,6 +167,36 @@ fn given_fields_are_kept() {
     assert_eq!(written(Method::GET, &head).unwrap().1, pairs(&[("date", DATE), ("last-modified", DATE)]));
 }
 
+/// An extended CONNECT was accepted, or a plain one: the protocol follows the head.
+#[test]
+fn rfc8441_5_a_switch_is_a_200_before_a_tunnel() {
+    let text = b"upgradewebsocket";
+    let span = |start, len| Span { start, len };
+    let upgrade = crate::head::Field { name: span(0, 7), value: span(7, 9) };
+    let request = Head {
+        version: crate::head::Version::Http2,
+        upgrade: true,
+        protocol: Some(span(7, 9)),
+        fields: vec![upgrade],
+        ..Head::default()
+    };
+    let fields = [field("upgrade", "websocket"), field("sec-websocket-accept", "x"), field("a", "b")];
+    let head =
+        ResponseHead { status: StatusCode::SWITCHING_PROTOCOLS, fields: &fields, ..ResponseHead::default() };
+    let mut response = StreamResponse::of(1, &request);
+    assert!(response.http.is_connect());
+    let wrong = ResponseHead { fields: &fields[1..], ..head };
+    let refused = response.write(|http, out| http.write_switch(&wrong, &request, text, &date(), out));
+    assert_eq!(refused, Err(Misuse::UpgradeNotPossible));
+    response.write(|http, out| http.write_switch(&head, &request, text, &date(), out)).unwrap();
+    response.write(|_, out| out.extend_from_slice(b"frames"));
+    let fields = pairs(&[("date", DATE), ("a", "b")]);
+    let head = Seen::Response { stream: 1, status: 200, ends: false, fields };
+    let data = Seen::Data { stream: 1, content: "frames".into(), flow: 6, padding: 0, ends: false };
+    assert_eq!(client_reads(&response.frames()), [head, data]);
+    assert_eq!(written(Method::CONNECT, &ResponseHead::default()).unwrap().1, pairs(&[("date", DATE)]));
+}
+
 /// A response that HTTP/1.1 refuses is refused here.
 #[test]
 fn misuses_are_those_of_http11() {
@@ -185,46 +213,46 @@ fn misuses_are_those_of_http11() {
     assert_eq!(written(Method::GET, &with(&lengths[..1])), Err(Misuse::ContentLengthInvalid));
     assert_eq!(written(Method::GET, &with(&coding)), Err(Misuse::TransferEncodingGiven));
 
-    let mut response = response(Method::GET);
-    assert!(matches!(response.count_body(0), Err(Misuse::OutOfTurn { .. })));
+    let (mut http, mut out) = (response(Method::GET).http, Vec::new());
+    assert!(matches!(http.write_body(b"", &mut out), Err(Misuse::OutOfTurn { .. })));
     let head = ResponseHead { length: BodyLength::Exact(3), ..ResponseHead::default() };
-    response.write_head(&head, &date(), &mut Vec::new()).unwrap();
-    assert!(matches!(response.write_head(&head, &date(), &mut Vec::new()), Err(Misuse::OutOfTurn { .. })));
-    assert_eq!(response.count_body(4), Err(Misuse::TooManyBytes));
-    assert_eq!((response.count_body(2), response.has_written_all()), (Ok(()), false));
-    assert_eq!(response.finish(&[], &mut Vec::new()), Err(Misuse::TooFewBytes));
-    assert_eq!(response.writing(), Writing::Broken);
+    http.write_head(&head, &date(), &mut out).unwrap();
+    assert!(matches!(http.write_head(&head, &date(), &mut out), Err(Misuse::OutOfTurn { .. })));
+    assert_eq!(http.write_body(b"1234", &mut out), Err(Misuse::TooManyBytes));
+    assert_eq!((http.write_body(b"12", &mut out), http.has_written_all()), (Ok(()), false));
+    assert_eq!(http.finish(&[], &mut out), Err(Misuse::TooFewBytes));
+    assert!(matches!(http.finish(&[], &mut out), Err(Misuse::OutOfTurn { .. })));
 }
 
 #[test]
 fn trailers_end_a_body_of_unknown_length() {
-    let mut response = response(Method::GET);
-    let (mut out, trailers) = (Vec::new(), [field("grpc-status", "0")]);
+    let (mut response, trailers) = (response(Method::GET), [field("grpc-status", "0")]);
     let head = ResponseHead { length: BodyLength::Unknown, ..ResponseHead::default() };
-    assert_eq!(response.write_head(&head, &date(), &mut out), Ok(false));
-    assert!(response.takes_trailers());
-    response.count_body(2).unwrap();
-    Http2::write_data(1, b"ab", false, &mut out);
-    assert_eq!(response.finish(&[field("content-length", "2")], &mut out), Err(Misuse::TrailerForbidden));
-    assert_eq!(response.finish(&trailers, &mut out), Ok(true));
-    let events = client_reads(&out);
-    assert_eq!(events[2], Seen::Trailers { stream: 1, fields: pairs(&[("grpc-status", "0")]) });
+    response.write(|http, out| http.write_head(&head, &date(), out)).unwrap();
+    assert!(response.http.sends_chunks());
+    response.write(|http, out| http.write_body(b"ab", out)).unwrap();
+    let forbidden = response.write(|http, out| http.finish(&[field("content-length", "2")], out));
+    assert_eq!(forbidden, Err(Misuse::TrailerForbidden));
+    response.write(|http, out| http.finish(&trailers, out)).unwrap();
+    let data = Seen::Data { stream: 1, content: "ab".into(), flow: 2, padding: 0, ends: false };
+    let last = Seen::Trailers { stream: 1, fields: pairs(&[("grpc-status", "0")]) };
+    assert_eq!(client_reads(&response.frames())[1..], [data, last]);
 
-    let mut declared = super::response::response(Method::GET);
+    let (mut http, mut out) = (super::response::response(Method::GET).http, Vec::new());
     let head = ResponseHead { length: BodyLength::Exact(2), ..ResponseHead::default() };
-    declared.write_head(&head, &date(), &mut out).unwrap();
-    declared.count_body(2).unwrap();
-    assert_eq!(declared.finish(&trailers, &mut out), Err(Misuse::TrailersWithoutChunks));
-    assert_eq!(declared.finish(&[], &mut out), Ok(false));
+    http.write_head(&head, &date(), &mut out).unwrap();
+    http.write_body(b"ab", &mut out).unwrap();
+    assert_eq!(http.finish(&trailers, &mut out), Err(Misuse::TrailersWithoutChunks));
+    http.finish(&[], &mut out).unwrap();
 }
 
 #[test]
 fn interim_responses() {
-    let (mut out, mut response) = (Vec::new(), response(Method::GET));
+    let mut response = response(Method::GET);
     let link = [field("link", "</a>"), field("connection", "x")];
-    response.write_interim(StatusCode::CONTINUE, &[], &mut out).unwrap();
-    response.write_interim(StatusCode::EARLY_HINTS, &link, &mut out).unwrap();
-    response.write_head(&ResponseHead::default(), &date(), &mut out).unwrap();
+    response.write(|http, out| http.write_interim(StatusCode::CONTINUE, &[], out)).unwrap();
+    response.write(|http, out| http.write_interim(StatusCode::EARLY_HINTS, &link, out)).unwrap();
+    response.write(|http, out| http.write_head(&ResponseHead::default(), &date(), out)).unwrap();
     let seen = |status, fields: &[(&str, &str)], ends| Seen::Response {
         stream: 1,
         status,
@@ -232,44 +260,15 @@ fn interim_responses() {
         fields: pairs(fields),
     };
     let last = seen(200, &[("date", DATE), ("content-length", "0")], true);
-    assert_eq!(client_reads(&out), [seen(100, &[], false), seen(103, &[("link", "</a>")], false), last]);
+    let hints = seen(103, &[("link", "</a>")], false);
+    assert_eq!(client_reads(&response.frames()), [seen(100, &[], false), hints, last]);
+    let mut out = Vec::new();
     for status in [StatusCode::SWITCHING_PROTOCOLS, StatusCode::OK] {
-        let result = super::response::response(Method::GET).write_interim(status, &[], &mut out);
+        let result = super::response::response(Method::GET).http.write_interim(status, &[], &mut out);
         assert_eq!(result, Err(Misuse::StatusNotAllowed));
     }
-    assert!(matches!(
-        response.write_interim(StatusCode::CONTINUE, &[], &mut out),
-        Err(Misuse::OutOfTurn { .. })
-    ));
-}
-
-#[test]
-fn rfc8441_5_an_upgrade_is_accepted_with_200() {
-    let mut text = b"/websocket".to_vec();
-    let request =
-        Head { protocol: Some(Span { start: 1, len: 9 }), method: Method::CONNECT, ..Head::default() };
-    let fields = [
-        field("upgrade", "WebSocket"),
-        field("connection", "upgrade"),
-        field("sec-websocket-accept", "x"),
-        field("sec-websocket-protocol", "chat"),
-    ];
-    let status = StatusCode::SWITCHING_PROTOCOLS;
-    let head =
-        ResponseHead { status, fields: &fields, length: BodyLength::Exact(0), ..ResponseHead::default() };
-    let (mut out, mut response) = (Vec::new(), response(Method::CONNECT));
-    response.write_switch(&head, &request, &text, &date(), &mut out).unwrap();
-    let want = pairs(&[("date", DATE), ("sec-websocket-protocol", "chat")]);
-    assert_eq!(client_reads(&out), [Seen::Response { stream: 1, status: 200, ends: false, fields: want }]);
-    assert!(response.sends_body() && !response.has_written_all() && !response.takes_trailers());
-    assert_eq!((response.count_body(u64::MAX), response.finish(&[], &mut out)), (Ok(()), Ok(false)));
-
-    text[1] = b'x';
-    let mut other = super::response::response(Method::CONNECT);
-    let result = other.write_switch(&head, &request, &text, &date(), &mut out);
-    assert_eq!(result, Err(Misuse::UpgradeNotPossible));
-    let result = other.write_switch(&ResponseHead::default(), &request, &text, &date(), &mut out);
-    assert_eq!(result, Err(Misuse::StatusNotAllowed));
+    let late = response.http.write_interim(StatusCode::CONTINUE, &[], &mut out);
+    assert!(matches!(late, Err(Misuse::OutOfTurn { .. })) && out.is_empty());
 }
 
 #[test]
@@ -277,12 +276,13 @@ fn a_long_head_is_cut_into_frames() {
     let value = HeaderValue::from_bytes(&[b'x'; 40_000]).unwrap();
     let fields = [(header::ETAG, value)];
     let head = ResponseHead { fields: &fields, length: BodyLength::Unknown, ..ResponseHead::default() };
-    let (mut out, mut response) = (b"before".to_vec(), response(Method::HEAD));
-    assert_eq!(response.write_head(&head, &date(), &mut out), Ok(true));
+    let mut response = response(Method::HEAD);
+    response.write(|http, out| http.write_head(&head, &date(), out)).unwrap();
+    let out = response.frames();
     let mut client = Http2::client(&Http2Settings::default());
     client.open(1);
     client.state = State::Frame;
-    let (mut head, mut text, mut at) = (Head::default(), Vec::new(), 6);
+    let (mut head, mut text, mut at) = (Head::default(), Vec::new(), 0);
     let limits = Limits { head_bytes_max: 50_000, ..Limits::default() };
     let mut frames = Vec::new();
     while at < out.len() {
@@ -298,19 +298,29 @@ fn a_long_head_is_cut_into_frames() {
 /// RFC 7541 §4.2, §6.3: a peer that has lowered the size of the table waits for us to confirm it.
 #[test]
 fn a_smaller_table_is_confirmed() {
-    let mut server = Http2::server(&Http2Settings::default());
-    let settings = frame(kind::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
-    let (mut head, mut text) = (Head::default(), Vec::new());
-    for bytes in [PREFACE, &settings] {
-        server.read(bytes, &Limits::default(), &mut head, &mut text).unwrap();
+    for len in [1, PAYLOAD_BYTES_MAX - 1, PAYLOAD_BYTES_MAX, 2 * PAYLOAD_BYTES_MAX] {
+        let (mut block, mut out) = (vec![0x88], Vec::new());
+        block.resize(len, 0x86);
+        Http2::write_block(1, &block, true, true, &mut out);
+        assert_eq!(out[9..11], [0x20, 0x88]);
+        assert!(
+            out[..9]
+                == Header {
+                    len: (len + 1).min(PAYLOAD_BYTES_MAX) as u32,
+                    kind: kind::HEADERS,
+                    flags: out[4],
+                    stream: 1
+                }
+                .bytes()
+        );
+        assert_eq!(out[4] & flag::END_HEADERS != 0, len < PAYLOAD_BYTES_MAX);
     }
+    let mut client = Http2::client(&Http2Settings::default());
+    let settings = frame(kind::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
+    client.read(&settings, &Limits::default(), &mut Head::default(), &mut Vec::new()).unwrap();
     let mut out = Vec::new();
-    let mut response = Http2Response::new(&server, 1, &Method::GET);
-    let plain =
-        ResponseHead { content_type: Some(&TEXT), length: BodyLength::Exact(7), ..ResponseHead::default() };
-    response.write_head(&plain, &date(), &mut out).unwrap();
-    assert_eq!(out[9..11], [0x20, 0x88]);
-    assert!(matches!(client_reads(&out)[0], Seen::Response { status: 200, .. }));
+    client.write_trailers(1, &[field("a", "b")], &mut out);
+    assert_eq!(out[9], 0x20);
 }
 
 #[test]

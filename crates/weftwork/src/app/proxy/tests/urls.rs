@@ -4,7 +4,13 @@ use crate::Proxy;
 
 #[test]
 fn a_url_is_checked_when_it_is_given() {
-    for url in ["http://127.0.0.1:1", "http://127.0.0.1", "http://[::1]:1/base/", "http://localhost/a"] {
+    for url in [
+        "http://127.0.0.1:1",
+        "http://127.0.0.1",
+        "http://[::1]:1/base/",
+        "http://localhost/a",
+        "h2c://127.0.0.1:1/a",
+    ] {
         assert!(Proxy::to(url).is_ok(), "{url}");
     }
     for url in [
@@ -14,6 +20,7 @@ fn a_url_is_checked_when_it_is_given() {
         "https://127.0.0.1",
         #[cfg(feature = "_tls")]
         "https://a_/b@c",
+        "h2://127.0.0.1:1",
         "http://",
         "http:///a",
         "http://u@127.0.0.1",

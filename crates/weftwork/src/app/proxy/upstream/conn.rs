@@ -1,13 +1,15 @@
 //! One connection to the upstream server, and waits for it.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use rustix::net::{self, AddressFamily, sockopt};
-use weftwork_wire::ResponseReader;
+use weftwork_wire::{BodyEvent, Limits, Received, ResponseFault, ResponseReader};
 
+use super::either::Part;
 use super::from_now;
 use super::stream::UpstreamStream;
 use crate::transport::stream::is_timed_out;
@@ -30,18 +32,18 @@ pub(super) fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStre
     Ok(stream)
 }
 
-/// One connection in use.
-pub(in crate::app::proxy) struct UpstreamConn {
+/// One connection of HTTP/1.1 in use.
+pub(in crate::app::proxy) struct Http1Conn {
     stream: UpstreamStream,
     pub(super) address: SocketAddr,
     /// Whether the server may have authenticated the client of this connection. Only this client may use it.
     pub(super) is_authenticated: bool,
     /// Received bytes, unused from `at` on.
-    pub(in crate::app::proxy) input: Vec<u8>,
-    pub(in crate::app::proxy) at: usize,
+    pub(super) input: Vec<u8>,
+    pub(super) at: usize,
     /// Number of unused bytes that were examined and are incomplete.
-    pub(in crate::app::proxy) examined: usize,
-    pub(in crate::app::proxy) reader: ResponseReader,
+    examined: usize,
+    pub(super) reader: ResponseReader,
     /// Whether no byte has arrived since the connection was acquired.
     pub(in crate::app::proxy) has_received_nothing: bool,
     /// Bytes to send, from `sent` on.
@@ -51,11 +53,11 @@ pub(in crate::app::proxy) struct UpstreamConn {
     pub(in crate::app::proxy) bytes_sent: u64,
 }
 
-impl UpstreamConn {
-    pub(super) fn new(stream: UpstreamStream, address: SocketAddr) -> UpstreamConn {
+impl Http1Conn {
+    pub(super) fn new(stream: UpstreamStream, address: SocketAddr) -> Http1Conn {
         let (input, output) = (Vec::new(), Vec::new());
         let reader = ResponseReader::new();
-        UpstreamConn {
+        Http1Conn {
             stream,
             address,
             is_authenticated: false,
@@ -71,7 +73,7 @@ impl UpstreamConn {
     }
 
     /// Returns the received bytes that are not used yet.
-    pub(in crate::app::proxy) fn unused(&self) -> &[u8] {
+    fn unused(&self) -> &[u8] {
         &self.input[self.at..]
     }
 
@@ -82,6 +84,50 @@ impl UpstreamConn {
             self.sent = 0;
         }
         self.output.extend_from_slice(bytes);
+    }
+
+    /// Queues a part of the request body. In chunks, an empty part is the end.
+    pub(super) fn put(&mut self, part: &[u8], in_chunks: bool) {
+        if !in_chunks {
+            return self.queue(part);
+        }
+        let mut chunk = Vec::with_capacity(part.len() + 16);
+        // Cannot fail: writing to a vector does not fail.
+        let _ = write!(chunk, "{:x}\r\n", part.len());
+        chunk.extend_from_slice(part);
+        chunk.extend_from_slice(b"\r\n");
+        self.queue(&chunk);
+    }
+
+    /// Returns the next head, if all of it has arrived.
+    pub(super) fn read_head(
+        &mut self,
+        method: &Method,
+        limits: &Limits,
+    ) -> Result<Option<Received>, ResponseFault> {
+        let given = &self.input[self.at..];
+        self.examined = 0;
+        let Some((used, received)) = self.reader.read_head(given, method, limits)? else {
+            self.examined = given.len();
+            return Ok(None);
+        };
+        self.at += used;
+        Ok(Some(received))
+    }
+
+    /// Returns the next part of the body behind the head.
+    pub(super) fn next_part(&mut self, limits: &Limits) -> Result<Part<'_>, ResponseFault> {
+        let at = self.at;
+        let (used, event) = self.reader.read_body(&self.input[at..], limits)?;
+        self.at += used;
+        Ok(match event {
+            BodyEvent::Data { start, len } => Part::Data(&self.input[at + start..][..len]),
+            BodyEvent::End => Part::End,
+            BodyEvent::NeedMore => {
+                self.examined = self.unused().len();
+                Part::NeedMore
+            }
+        })
     }
 
     pub(in crate::app::proxy) fn is_sent(&self) -> bool {

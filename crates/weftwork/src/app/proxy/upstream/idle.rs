@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, header};
 
-use super::conn::UpstreamConn;
+use super::conn::Http1Conn;
+use super::either::UpstreamConn;
 use super::stream::UpstreamStream;
 use crate::message::Request;
 use crate::message::exchange::ConnValue;
@@ -31,8 +32,8 @@ impl IdleConn {
         matches!(self.stream.has_input(), Ok(false))
     }
 
-    pub(super) fn into_conn(self, is_authenticated: bool) -> UpstreamConn {
-        let mut conn = UpstreamConn::new(self.stream, self.address);
+    pub(super) fn into_conn(self, is_authenticated: bool) -> Http1Conn {
+        let mut conn = Http1Conn::new(self.stream, self.address);
         conn.is_authenticated = is_authenticated;
         conn
     }
@@ -63,6 +64,12 @@ impl IdleConns {
         Some(own.swap_remove(at).1)
     }
 
+    /// Returns whether this client has connections that no other one may use.
+    pub(super) fn has_own(&self, value: &ConnValue) -> bool {
+        let own = value.as_ref().and_then(|value| value.downcast_ref());
+        own.is_some_and(|OwnConns(own)| own.iter().any(|(pool, _)| Arc::ptr_eq(&pool.0, &self.0)))
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Vec<IdleConn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,7 +96,7 @@ impl IdlePool {
 
     /// Keeps a connection whose last response was read to its end. `client` is the value of the connection of
     /// the client whose request it was. `None` means that other clients may use that connection too.
-    pub(in crate::app::proxy) fn put_back(self, conn: UpstreamConn, client: Option<&mut ConnValue>) {
+    pub(in crate::app::proxy) fn put_back(self, conn: Http1Conn, client: Option<&mut ConnValue>) {
         if conn.at != conn.input.len() || !conn.is_sent() {
             return;
         }
@@ -117,35 +124,47 @@ impl IdlePool {
     }
 }
 
-impl UpstreamConn {
+impl Http1Conn {
     fn into_idle(self) -> IdleConn {
         let address = self.address;
         let (stream, _) = self.into_parts();
         stream.release_buffers();
         IdleConn { stream, address, since: Instant::now() }
     }
+}
 
-    /// Notes the head of a request that is about to be sent.
-    pub(in crate::app::proxy) fn note_request(&mut self, head: &[u8]) {
-        let mut lines = head.split(|&byte| byte == b'\n');
-        self.is_authenticated |= lines.any(|line| {
-            let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
-            let (name, value) = line.split_at(colon);
-            let mut names = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION].into_iter();
-            names.any(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
-                && names_connection_scheme(&value[1..])
-        });
+impl UpstreamConn {
+    /// Keeps what later requests may use, see [`IdlePool::put_back`]. A shared connection is in its pool already.
+    pub(in crate::app::proxy) fn keep(self, pool: IdlePool, client: Option<&mut ConnValue>) {
+        if let UpstreamConn::Http1(conn) = self {
+            pool.put_back(*conn, client);
+        }
+    }
+
+    /// Notes a request that authenticates its connection and not itself, if it does.
+    pub(in crate::app::proxy) fn note_request(&mut self, authenticates: bool) {
+        match self {
+            UpstreamConn::Http1(conn) => conn.is_authenticated |= authenticates,
+            UpstreamConn::Http2(stream) if authenticates => stream.retire_conn(),
+            UpstreamConn::Http2(_) => {}
+        }
     }
 
     /// Notes the fields of a response.
     pub(in crate::app::proxy) fn note_response(&mut self, fields: &[(HeaderName, HeaderValue)]) {
-        self.is_authenticated |= fields.iter().any(|(name, value)| match *name {
+        self.note_request(fields.iter().any(|(name, value)| match *name {
             header::WWW_AUTHENTICATE | header::PROXY_AUTHENTICATE => {
                 names_connection_scheme(value.as_bytes())
             }
             _ => name == "persistent-auth",
-        });
+        }));
     }
+}
+
+/// Returns whether a field of a request authenticates the connection.
+pub(in crate::app::proxy) fn authenticates_connection(name: &str, value: &[u8]) -> bool {
+    let mut names = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION].into_iter();
+    names.any(|known| name.eq_ignore_ascii_case(known.as_str())) && names_connection_scheme(value)
 }
 
 /// Returns whether an element begins with a scheme that authenticates the connection and not the request (RFC

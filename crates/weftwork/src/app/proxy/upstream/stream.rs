@@ -75,6 +75,19 @@ impl UpstreamStream {
         }
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        !matches!(self, UpstreamStream::Plain(_))
+    }
+
+    /// Returns whether the server has chosen HTTP/2 (ALPN).
+    pub(super) fn has_chosen_http2(&self) -> bool {
+        match self {
+            UpstreamStream::Plain(_) => false,
+            #[cfg(feature = "_tls")]
+            UpstreamStream::Tls(stream) => stream.has_chosen_http2(),
+        }
+    }
+
     /// Frees what an idle connection does not need.
     pub(super) fn release_buffers(&self) {
         #[cfg(feature = "_tls")]

@@ -41,7 +41,10 @@ enum Trust {
 
 /// What a session needs.
 struct Verification {
+    /// Asks for HTTP/1.1.
     config: Arc<ClientConfig>,
+    /// Asks for HTTP/2 or HTTP/1.1. Sessions are the same.
+    config_of_both: Arc<ClientConfig>,
     name: ServerName<'static>,
     trust: Trust,
     has_client_certificate: bool,
@@ -107,8 +110,13 @@ impl UpstreamTls {
         self.verification().map(drop).map_err(|error| Error::usage(error.to_string()))
     }
 
-    pub(super) fn connect(&self, socket: TcpStream, until: Instant) -> io::Result<TlsStream> {
-        TlsStream::connect(socket, self.verification()?, until)
+    pub(super) fn connect(
+        &self,
+        socket: TcpStream,
+        offers_http2: bool,
+        until: Instant,
+    ) -> io::Result<TlsStream> {
+        TlsStream::connect(socket, self.verification()?, offers_http2, until)
     }
 
     fn verification(&self) -> io::Result<Arc<Verification>> {
@@ -121,7 +129,10 @@ impl UpstreamTls {
         // Reads files, and needs more stack than a fiber has. Another fiber may do the same meanwhile.
         let config = crate::blocking(move || config(trust, client))?;
         let (name, trust) = (self.name.clone(), self.trust.clone());
-        let made = Arc::new(Verification { config: Arc::new(config), name, trust, has_client_certificate });
+        let mut config_of_both = config.clone();
+        config_of_both.alpn_protocols.insert(0, b"h2".to_vec());
+        let (config, config_of_both) = (Arc::new(config), Arc::new(config_of_both));
+        let made = Arc::new(Verification { config, config_of_both, name, trust, has_client_certificate });
         Ok(self.verification.get_or_init(|| made).clone())
     }
 }

@@ -35,9 +35,11 @@ impl TlsStream {
     pub(super) fn connect(
         socket: TcpStream,
         verification: Arc<Verification>,
+        offers_http2: bool,
         until: Instant,
     ) -> io::Result<TlsStream> {
-        let (config, name) = (verification.config.clone(), verification.name.clone());
+        let config = if offers_http2 { &verification.config_of_both } else { &verification.config };
+        let (config, name) = (config.clone(), verification.name.clone());
         let tls = with_large_stack(|| ClientConnection::new(config, name))
             .map_err(|error| reason(&error, &verification))?;
         let mut session = Session { tls, ciphertext: Vec::new(), taken: 0, verification };
@@ -102,6 +104,10 @@ impl TlsStream {
 
     pub(in crate::app::proxy) fn release_buffers(&self) {
         self.lock().release_buffer();
+    }
+
+    pub(in crate::app::proxy) fn has_chosen_http2(&self) -> bool {
+        self.lock().tls.alpn_protocol() == Some(b"h2")
     }
 
     fn lock(&self) -> MutexGuard<'_, Session> {

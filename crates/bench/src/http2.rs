@@ -1,0 +1,263 @@
+//! HTTP/2 over TLS: the CPU that a request costs servers that have the load of `h2load` in turn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use crate::args::{GridArgs, ServerArgs, count};
+use crate::failure::{Failure, Result};
+use crate::grid;
+use crate::interrupt;
+use crate::procs::server::Server;
+use crate::procs::usage::Usage;
+use crate::report::table::table;
+use crate::results::median;
+use crate::subject::Subject;
+use crate::workloads::{Ask, TLS, Workload};
+
+#[derive(Args, Debug)]
+pub(crate) struct Http2Args {
+    /// Turns of each server
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count(1, 100))]
+    rounds: usize,
+    /// Loads [default: all]
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    only: Vec<String>,
+    /// As in quick, and nghttpd [default: weft, nginx, h2o, nghttpd, hyper, go-nethttp]
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    subjects: Vec<Subject>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const SUBJECTS: [&str; 6] = ["weft", "nginx", "h2o", "nghttpd", "hyper", "go-nethttp"];
+/// Servers that have `/echo`.
+const ECHOES: [&str; 3] = ["weft", "hyper", "go-nethttp"];
+const UPLOAD_BYTES: usize = 1 << 20;
+
+/// What `h2load` asks for.
+#[derive(Debug)]
+struct Load {
+    name: &'static str,
+    /// The paths that each client asks for, over and over, and how often each.
+    paths: &'static [(&'static str, usize)],
+    clients: usize,
+    /// Requests in progress on each connection.
+    streams: usize,
+    /// Requests of a turn: about a second of the quicker servers.
+    requests: usize,
+    is_upload: bool,
+    /// Only weft: servers that a handler stops are not compared, and the load is compared with this one.
+    compared_with: Option<&'static str>,
+}
+
+const fn load(
+    name: &'static str,
+    paths: &'static [(&'static str, usize)],
+    [clients, streams, requests]: [usize; 3],
+) -> Load {
+    Load { name, paths, clients, streams, requests, is_upload: false, compared_with: None }
+}
+
+const LOADS: &[Load] = &[
+    load("64x1", &[("/health", 1)], [64, 1, 60_000]),
+    load("16x32", &[("/health", 1)], [16, 32, 200_000]),
+    load("1x100", &[("/health", 1)], [1, 100, 200_000]),
+    load("16k", &[("/16k.bin", 1)], [8, 8, 40_000]),
+    load("1m", &[("/1m.bin", 1)], [8, 4, 1_000]),
+    Load { is_upload: true, ..load("upload-1m", &[("/echo", 1)], [4, 2, 400]) },
+    load("quick", &[("/slow?ms=0", 1)], [16, 32, 50_000]),
+    Load {
+        compared_with: Some("16x32"),
+        ..load("blocks", &[("/health", 99), ("/slow?ms=1", 1)], [16, 32, 50_000])
+    },
+    Load {
+        compared_with: Some("quick"),
+        ..load("blocks-same-route", &[("/slow?ms=0", 99), ("/slow?ms=1", 1)], [16, 32, 50_000])
+    },
+];
+
+impl Load {
+    fn title(&self) -> String {
+        let paths: Vec<String> = self.paths.iter().map(|(path, times)| format!("{times} x {path}")).collect();
+        let body = if self.is_upload { ", 1 MiB there and back" } else { "" };
+        format!(
+            "{}{body}, {} connections with {} requests each",
+            paths.join(" and "),
+            self.clients,
+            self.streams
+        )
+    }
+
+    /// The workload of `tls` whose server has these paths.
+    fn workload(&self) -> Option<&'static Workload> {
+        let ask = if self.paths[0].0.ends_with(".bin") { Ask::File } else { Ask::Health };
+        TLS.iter().find(|workload| workload.ask == ask)
+    }
+
+    fn takes(&self, subject: &Subject) -> bool {
+        let name = subject.to_string();
+        let is_ours = subject.is_weft();
+        let blocks = self.paths[0].0.starts_with("/slow") || self.compared_with.is_some();
+        is_ours || (!blocks && (!self.is_upload || ECHOES.contains(&name.as_str())))
+    }
+}
+
+/// What one turn has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Turn {
+    succeeded: u64,
+    failed: u64,
+    per_s: f64,
+    cpu_us: f64,
+}
+
+pub(crate) fn run(args: &Http2Args) -> Result<()> {
+    let loads: Vec<&Load> = LOADS
+        .iter()
+        .filter(|load| args.only.is_empty() || args.only.iter().any(|name| name == load.name))
+        .collect();
+    if loads.is_empty() {
+        let names: Vec<&str> = LOADS.iter().map(|load| load.name).collect();
+        return Err(Failure::Usage(format!("no such load: {}", names.join(", "))));
+    }
+    let mut subjects = args.subjects.clone();
+    if subjects.is_empty() {
+        subjects = SUBJECTS.into_iter().filter_map(|name| name.parse().ok()).collect();
+    }
+    let workloads: Vec<&Workload> = loads.iter().filter_map(|load| load.workload()).collect();
+    let grid_args = GridArgs { server: args.server.clone(), ..GridArgs::default() };
+    let mut peers = grid::prepare(&grid_args, &subjects, &workloads)?;
+    let body = peers.scratch.path().join("upload");
+    fs::write(&body, vec![b'x'; UPLOAD_BYTES])?;
+    let mut cpu_us: BTreeMap<(&str, String), f64> = BTreeMap::new();
+    for load in loads {
+        let Some(workload) = load.workload() else { continue };
+        let able: Vec<Subject> =
+            peers.subjects.iter().filter(|subject| load.takes(subject)).cloned().collect();
+        let mut servers = able
+            .iter()
+            .map(|subject| Ok((subject.to_string(), peers.start(subject, workload)?, Vec::new())))
+            .collect::<Result<Vec<(String, Server, Vec<Turn>)>>>()?;
+        for round in 0..args.rounds {
+            let count = servers.len();
+            for at in 0..count {
+                interrupt::check()?;
+                let (_, server, turns) = &mut servers[(round + at) % count];
+                let turn = take_turn(load, server, &body)?;
+                turns.push(turn);
+                server.check()?;
+            }
+        }
+        let text = tables(load, &servers, &mut cpu_us);
+        io::stdout().write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn take_turn(load: &Load, server: &Server, body: &Path) -> Result<Turn> {
+    let address = format!("https://127.0.0.1:{}", server.port);
+    let list: PathBuf = body.with_extension("list");
+    let urls =
+        load.paths.iter().flat_map(|(path, times)| std::iter::repeat_n(format!("{address}{path}\n"), *times));
+    fs::write(&list, urls.collect::<String>())?;
+    let mut command = Command::new("h2load");
+    command.args([
+        "-n",
+        &load.requests.to_string(),
+        "-c",
+        &load.clients.to_string(),
+        "-m",
+        &load.streams.to_string(),
+    ]);
+    command.arg("-i").arg(&list).stdin(Stdio::null());
+    if load.is_upload {
+        command.arg("-d").arg(body);
+    }
+    let before = Usage::of(server.pid());
+    let output = command
+        .output()
+        .map_err(|error| Failure::step("h2load (Debian: apt-get install nghttp2-client)", error))?;
+    let cpu_us = Usage::of(server.pid()).cpu_us_since(&before);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let turn = read(&said).ok_or_else(|| Failure::Run(format!("h2load: {}\n{said}", output.status)))?;
+    Ok(Turn { cpu_us: cpu_us / turn.succeeded.max(1) as f64, ..turn })
+}
+
+/// Reads what `h2load` says. None: it has not finished, or did not speak HTTP/2.
+fn read(said: &str) -> Option<Turn> {
+    said.lines().find(|line| line.starts_with("Application protocol: h2"))?;
+    let requests = said.lines().find(|line| line.starts_with("requests: "))?;
+    let codes = said.lines().find(|line| line.starts_with("status codes: "))?;
+    let of = |line: &str, what: &str| {
+        let part = line.split([':', ',']).find_map(|part| part.trim().strip_suffix(what))?;
+        part.trim().parse::<u64>().ok()
+    };
+    let total = of(requests, "total")?;
+    // An error is an answer, too, and cheaper than the right one.
+    let succeeded = of(requests, "succeeded")?.min(of(codes, "2xx")?);
+    let finished = said.lines().find_map(|line| line.strip_prefix("finished in "))?;
+    let per_s = finished.split(", ").find_map(|part| part.strip_suffix(" req/s"))?.parse().ok()?;
+    Some(Turn { succeeded, failed: total - succeeded, per_s, cpu_us: 0.0 })
+}
+
+fn tables<'l>(
+    load: &'l Load,
+    servers: &[(String, Server, Vec<Turn>)],
+    known: &mut BTreeMap<(&'l str, String), f64>,
+) -> String {
+    let of = |turns: &[Turn], figure: fn(&Turn) -> f64| {
+        median(turns.iter().map(figure).collect()).unwrap_or(f64::NAN)
+    };
+    for (name, _, turns) in servers {
+        known.insert((load.name, name.clone()), of(turns, |turn| turn.cpu_us));
+    }
+    let first =
+        servers.iter().map(|(_, _, turns)| of(turns, |turn| turn.cpu_us)).fold(f64::INFINITY, f64::min);
+    let head = ["subject", "CPU us", "x first", "requests/s", "errors"].map(str::to_owned).to_vec();
+    let rows = servers.iter().map(|(name, _, turns)| {
+        let cpu_us = of(turns, |turn| turn.cpu_us);
+        // Without others, the ratio is that to the load it is compared with.
+        let base = load.compared_with.and_then(|other| known.get(&(other, name.clone()))).unwrap_or(&first);
+        let errors: u64 = turns.iter().map(|turn| turn.failed).sum();
+        [
+            name.clone(),
+            format!("{cpu_us:.2}"),
+            format!("{:.3}", cpu_us / base),
+            format!("{:.0}", of(turns, |turn| turn.per_s)),
+            errors.to_string(),
+        ]
+    });
+    let compared = load.compared_with.map(|other| format!(" (ratio to {other})")).unwrap_or_default();
+    format!("{}: {}{compared}\n{}\n", load.name, load.title(), table(head, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "TLS Protocol: TLSv1.3\nApplication protocol: h2\n\nfinished in 1.23s, 40650.41 req/s, 4.65MB/s\n\
+        requests: 50000 total, 50000 started, 50000 done, 49990 succeeded, 10 failed, 0 errored, 0 timeout\n\
+        status codes: 49980 2xx, 0 3xx, 10 4xx, 10 5xx\n";
+
+    #[test]
+    fn what_h2load_says_is_read() {
+        let turn = Turn { succeeded: 49_980, failed: 20, per_s: 40_650.41, cpu_us: 0.0 };
+        assert_eq!(read(SAID), Some(turn));
+        assert_eq!(read(&SAID.replace(": h2", ": http/1.1")), None);
+        assert_eq!(read(&SAID.replace("finished in", "")), None);
+    }
+
+    #[test]
+    fn each_load_has_a_server_for_its_paths() {
+        assert!(LOADS.iter().all(|load| load.workload().is_some()));
+        let of = |name: &str| name.parse::<Subject>().unwrap();
+        for (load, count) in [(0, 6), (5, 3), (7, 1)] {
+            assert_eq!(SUBJECTS.iter().filter(|name| LOADS[load].takes(&of(name))).count(), count);
+        }
+    }
+}
