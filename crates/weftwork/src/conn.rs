@@ -337,8 +337,10 @@ impl Conn {
 
     /// Returns false if more of the current request may arrive.
     pub(crate) fn is_request_here(&self) -> bool {
+        // In HTTP/2, more follows than the payload: an end, which arrives whole.
+        let end = u64::from(self.is_stream());
         self.http.request_is_read()
-            || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
+            || self.http.body_left().is_some_and(|left| left + end <= self.undecoded() as u64)
     }
 
     /// Returns the properties of the request that waits for the handler.

@@ -134,10 +134,25 @@ fn an_expected_100_comes_before_the_body_and_103_before_the_response() {
 fn trailers_pass_both_ways() {
     let site = CASE.site();
     let mut client = Http2Client::connect(&site.running);
-    let stream = client.request("POST", "/trailers", &[("x", "head")], false);
-    client.send_data(stream, b"body", false);
-    client.send_trailers(stream, &[("x-sum", "7")]);
-    client.answer(stream).is(200, "body|x-sum=7|head: x=head");
+    for (fields, body, seen) in [
+        (&[("x", "head")][..], "body", "body|x-sum=7|head: x=head"),
+        (&[("x", "head"), ("content-length", "4")], "body", "body|x-sum=7|head: x=head"),
+        (&[], "", "|x-sum=7"),
+        (&[("content-length", "0")], "", "|x-sum=7"),
+    ] {
+        for waits in [false, true] {
+            let stream = client.request("POST", "/trailers", fields, false);
+            if !body.is_empty() {
+                client.send_data(stream, body.as_bytes(), false);
+            }
+            if waits {
+                // What has arrived was read then.
+                client.ping();
+            }
+            client.send_trailers(stream, &[("x-sum", "7")]);
+            client.answer(stream).is(200, seen);
+        }
+    }
     let sum = [("x-sum".to_owned(), "7".to_owned())];
     let te = [("te", "trailers")];
     let none = &[][..];

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use http::Method;
 use weftwork_wire::{
-    Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
+    Budget, ErrorCode, ExpectedBody, Field, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation,
+    Window,
 };
 
 use super::request::prepare_connect;
@@ -113,7 +114,7 @@ impl Conn {
             recv_window: Window::default(),
             body: ExpectedBody::new(if is_connect { Framing::Chunked } else { framing }),
             is_connect,
-            is_chunked: framing == Framing::Chunked,
+            framing,
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
             is_refused: opened.fault.is_some(),
             client_ended: opened.ends,
@@ -326,11 +327,14 @@ impl Http2Conn {
             return self.reset_at_cost(fault, to);
         }
         entry.client_ended = ends;
-        let is_chunked = entry.is_chunked;
+        let framing = entry.framing;
         let before = entry.given;
         entry.pipe.give(|to| {
             let len = to.len();
-            append(data, is_chunked, ends, to);
+            append(data, framing, to);
+            if ends {
+                append_end(framing, &[], &[], to);
+            }
             entry.given += (to.len() - len) as u64;
         });
         if ends && entry.is_connect {
@@ -340,7 +344,6 @@ impl Http2Conn {
         Ok(())
     }
 
-    /// Passes trailers on. Those of a body of known length are dropped, because its request reads no further.
     fn take_trailers(
         &mut self,
         stream: u32,
@@ -368,22 +371,14 @@ impl Http2Conn {
             return self.reset_at_cost(Http2Fault::stream_error(stream, violation), to);
         }
         entry.client_ended = true;
-        if entry.is_chunked {
-            let before = entry.given;
-            entry.pipe.give(|to| {
-                let len = to.len();
-                to.extend_from_slice(b"0\r\n");
-                for field in &trailers.head.fields {
-                    to.extend_from_slice(field.name.of(&trailers.input));
-                    to.extend_from_slice(b": ");
-                    to.extend_from_slice(field.value.of(&trailers.input));
-                    to.extend_from_slice(b"\r\n");
-                }
-                to.extend_from_slice(b"\r\n");
-                entry.given += (to.len() - len) as u64;
-            });
-            self.held += entry.given - before;
-        }
+        let framing = entry.framing;
+        let before = entry.given;
+        entry.pipe.give(|to| {
+            let len = to.len();
+            append_end(framing, &trailers.head.fields, &trailers.input, to);
+            entry.given += (to.len() - len) as u64;
+        });
+        self.held += entry.given - before;
         Ok(())
     }
 
@@ -402,9 +397,9 @@ impl Http2Conn {
     }
 }
 
-/// Appends a part of a body, in the form in which a request of HTTP/1.1 reads it.
-fn append(data: &[u8], is_chunked: bool, ends: bool, to: &mut Vec<u8>) {
-    if !is_chunked {
+/// Appends a part of a body, in the form in which a request reads it: see [`Http1::begin_stream`](weftwork_wire::Http1::begin_stream).
+fn append(data: &[u8], framing: Framing, to: &mut Vec<u8>) {
+    if framing != Framing::Chunked {
         return to.extend_from_slice(data);
     }
     if !data.is_empty() {
@@ -413,7 +408,20 @@ fn append(data: &[u8], is_chunked: bool, ends: bool, to: &mut Vec<u8>) {
         to.extend_from_slice(data);
         to.extend_from_slice(b"\r\n");
     }
-    if ends {
-        to.extend_from_slice(b"0\r\n\r\n");
+}
+
+/// Appends the end of a body, with its trailers.
+fn append_end(framing: Framing, trailers: &[Field], text: &[u8], to: &mut Vec<u8>) {
+    match framing {
+        Framing::None => return,
+        Framing::Length(1..) => to.extend_from_slice(b"\r\n0\r\n"),
+        Framing::Length(0) | Framing::Chunked => to.extend_from_slice(b"0\r\n"),
     }
+    for field in trailers {
+        to.extend_from_slice(field.name.of(text));
+        to.extend_from_slice(b": ");
+        to.extend_from_slice(field.value.of(text));
+        to.extend_from_slice(b"\r\n");
+    }
+    to.extend_from_slice(b"\r\n");
 }
