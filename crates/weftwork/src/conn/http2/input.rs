@@ -156,7 +156,7 @@ impl Http2Conn {
                 return Ok(None);
             }
             (self.part_bytes, self.is_pinged) = (0, false);
-            let price = frame.price();
+            let price = self.budget.price(&frame);
             if price > 0 {
                 self.charge((&frame).into(), price, &to)?;
             }
@@ -274,10 +274,9 @@ impl Http2Conn {
         self.take_reset(stream);
     }
 
-    /// Ends a stream over an error of the client that its frame has not paid for. It costs as much as a reset by the client
-    /// (CVE-2025-8671).
+    /// Ends a stream over an error of the client that its frame has not paid for (CVE-2025-8671).
     fn reset_at_cost(&mut self, fault: Http2Fault, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
-        self.charge(CostlyFrame::Fault, Budget::RESET, to)?;
+        self.charge(CostlyFrame::Fault, Budget::STREAM_ERROR, to)?;
         self.reset(fault.stream, fault.code(), to);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Buf;
-use weftwork_wire::{ErrorCode, Http2, Segment, Window};
+use weftwork_wire::{Budget, ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
 use super::stop::write_reset;
@@ -30,6 +30,7 @@ const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
 struct Sink<'a> {
     output: &'a mut Vec<u8>,
     window: &'a mut Window,
+    budget: &'a mut Budget,
     frame_bytes_max: u32,
     has_written_block: &'a mut bool,
     /// A response asked for the end of the connection.
@@ -52,6 +53,7 @@ impl Http2Conn {
         let mut sink = Sink {
             output,
             window: &mut self.send_window,
+            budget: &mut self.budget,
             frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
             has_written_block: &mut self.has_written_block,
             closes: false,
@@ -109,7 +111,7 @@ impl Http2Conn {
             let is_over = stream.is_closed && stream.is_done();
             if is_over {
                 if !stream.is_reset {
-                    budget.earn(weftwork_wire::Budget::RESPONSE);
+                    budget.earn(Budget::RESPONSE);
                 }
                 return false;
             }
@@ -197,7 +199,7 @@ impl StreamEntry {
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
-        self.end_tunnel(state, sink);
+        self.end_early(state, sink);
         if state.is_left {
             let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
             if sent > 0 {
@@ -206,9 +208,10 @@ impl StreamEntry {
         }
     }
 
-    /// Ends another protocol, if its request has ended it and all its bytes were sent (RFC 8441 section 5).
+    /// Resets the stream if its request has disconnected the client. Ends another protocol, if its request has ended it and
+    /// all its bytes were sent (RFC 8441 section 5).
     #[inline]
-    fn end_tunnel(&mut self, state: StreamState, sink: &mut Sink<'_>) {
+    fn end_early(&mut self, state: StreamState, sink: &mut Sink<'_>) {
         let is_over = self.response == ResponsePart::Ended && self.client_ended;
         if state.is_cut && !self.is_reset && !is_over {
             self.is_reset = true;
@@ -303,6 +306,7 @@ impl StreamEntry {
         // They were just compared.
         let _ = sink.window.take(len as u32, 0);
         let _ = self.send_window.take(len as u32, self.id);
+        sink.budget.note_data(len, (len as u64) < available.min(u64::from(sink.frame_bytes_max)));
         let start = sink.output.len();
         sink.data(self.id, len, has_ended);
         if of_bytes > 0 {
