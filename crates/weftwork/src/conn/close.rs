@@ -219,7 +219,7 @@ impl Conn {
                 Ok(false) => {
                     // Bytes that the peer has not read would stay in the kernel.
                     self.stream.reset_unless_ended();
-                    self.cut_tunnel();
+                    self.cut_stream();
                     self.leave(cx);
                 }
                 // The peer has gone, which is not a timeout.
@@ -236,11 +236,12 @@ impl Conn {
         }
     }
 
-    /// Resets a stream of HTTP/2 that has become another protocol. Without it, the end of the request would look like an end of
-    /// that protocol.
+    /// Resets a stream of HTTP/2 with `CANCEL`, because its client is too slow or another protocol has failed. Without it,
+    /// the client would have its time once more for the bytes that the stream holds, and the end of a tunnel would look like
+    /// an end in order.
     #[cold]
-    pub(super) fn cut_tunnel(&self) {
-        if self.is_tunnel() {
+    pub(super) fn cut_stream(&self) {
+        if self.is_stream() {
             self.stream.cut();
         }
     }

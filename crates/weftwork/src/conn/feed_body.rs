@@ -367,7 +367,7 @@ impl Conn {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { message, final_message }) = panic else {
             log_client(cx, format_args!("a connection was cut: {why}"));
-            self.cut_tunnel();
+            self.cut_stream();
             self.phase = Phase::Done;
             return;
         };
@@ -375,7 +375,7 @@ impl Conn {
         log_line!(Error, "the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {
-            self.cut_tunnel();
+            self.cut_stream();
             self.phase = Phase::Done;
             return;
         }

@@ -76,7 +76,7 @@ fn a_client_that_opens_no_window_is_cut_off_and_its_siblings_go_on() {
         client.wait_for_head(sibling);
         client.grant(sibling, 10);
         client.answer(sibling).is(200, "hello");
-        client.wait_for_reset(stalled);
+        assert_eq!(client.wait_for_reset(stalled), ErrorCode::CANCEL, "{path}");
         let next = client.get("/status/204");
         client.answer(next).is(204, "");
         drop(client);

@@ -230,7 +230,10 @@ impl<'a> ConnExchange<'a> {
     #[cold]
     fn note_failure(&mut self, why: &io::Error) {
         match why.kind() {
-            io::ErrorKind::TimedOut => self.conn.note_timeout(self.cx),
+            io::ErrorKind::TimedOut => {
+                self.conn.cut_stream();
+                self.conn.note_timeout(self.cx);
+            }
             io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
             _ => {}
         }
