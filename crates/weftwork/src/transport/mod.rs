@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod buffers;
+mod cgroup_memory;
 pub(crate) mod context;
 pub(crate) mod deadlines;
 pub(crate) mod events;
