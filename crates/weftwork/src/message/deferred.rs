@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 
-use super::drop_caught::DropEach;
+use super::drop_caught::{DropEach, Guarded};
 use super::feed::WakeConn;
 use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
@@ -307,18 +307,30 @@ impl Deferred {
         if let Some((deadline, too_late)) = self.until.take() {
             response = response.sent_by(moment, deadline, || *too_late);
         }
-        for change in std::mem::take(&mut self.changes) {
+        // A change or filter that panics is dropped while it unwinds, and so are those that follow.
+        self.changes.reverse();
+        while let Some(change) = self.changes.pop() {
             let is_to_come = response.is_to_come();
+            let mut change = Guarded::new(change);
             response = change(response);
             if let Some(later) = response.later_mut().filter(|_| is_to_come) {
-                later.changes.push(change);
+                later.changes.extend(change.take());
             }
         }
-        for mut filter in std::mem::take(&mut self.filters) {
-            filter.answered(&response);
-            response = response.filter_stream(filter);
+        self.filters.reverse();
+        while let Some(filter) = self.filters.pop() {
+            response = filtered(Guarded::new(response), Guarded::new(filter));
         }
         response
+    }
+}
+
+fn filtered(mut response: Guarded<Response>, mut filter: Guarded<Box<dyn StreamFilter>>) -> Response {
+    filter.answered(&response);
+    let response = response.take().unwrap_or_default();
+    match filter.take() {
+        Some(filter) => response.filter_stream(filter),
+        None => response,
     }
 }
 
