@@ -282,6 +282,12 @@ impl Conn {
         self.phase == Phase::Upgrade
     }
 
+    /// Returns whether the rest of a response is being sent.
+    #[inline]
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.phase, Phase::Send(_))
+    }
+
     /// Returns whether the last request read is the last one, or may be, because its client does not keep the
     /// connection open.
     pub(crate) fn ends_with_request(&self) -> bool {

@@ -96,7 +96,7 @@ impl<'a> ConnThread<'a> {
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::Write => match conn.flush(self.now) {
                     Ok(Flushed::All) => None,
-                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => Some(Outcome::ToLoop),
+                    Ok(_) => Some(Outcome::ToLoop),
                     Err(_) => Some(Outcome::Closed),
                 },
                 Step::Read | Step::WaitFeed | Step::Handshake | Step::Stream => Some(Outcome::ToLoop),
@@ -160,7 +160,7 @@ impl<'a> ConnThread<'a> {
     #[inline(always)]
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
-            Ok(Flushed::All | Flushed::BudgetSpent) => None,
+            Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => None,
             Ok(Flushed::WouldBlock) => self.wait(conn, Readiness::Write, stage),
             Err(_) => Some(Outcome::Closed),
         }

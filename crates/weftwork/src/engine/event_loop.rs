@@ -52,6 +52,8 @@ pub(super) struct EventLoop {
     pub(super) index: usize,
     /// The leader is in a call that may block, and a thread that can lead is reserved.
     pub(super) has_reserve: bool,
+    /// Whether the loop itself sends files that may have to be read from a disk.
+    pub(super) sends_slow_files: bool,
     /// The route that the leader calls, if it is to be learned.
     pub(super) route: Option<u64>,
     poll: Poll,
@@ -115,6 +117,7 @@ impl EventLoop {
         Ok(EventLoop {
             index,
             has_reserve: false,
+            sends_slow_files: true,
             route: None,
             poll,
             events: Events::with_capacity(EVENTS),

@@ -12,6 +12,7 @@ pub(crate) mod log_limit;
 pub(crate) mod log_queue;
 pub(crate) mod panic_log;
 pub(crate) mod reserve_fd;
+pub(crate) mod slow_file;
 mod socket_file;
 pub(crate) mod socket_share;
 pub(crate) mod stream;

@@ -28,6 +28,8 @@ enum CallMode {
     Reserved { route: u64 },
     /// Another thread of the pool calls it.
     Posted,
+    /// It was called, and its response goes on with a file that may not be in memory.
+    SlowFile,
     /// Not at all: the question whether it blocks has panicked, and the request is refused.
     Refused,
 }
@@ -64,6 +66,7 @@ impl Shared {
                         self.call_inline(lp, active, Some(route), worker)
                     }
                     CallMode::Posted => Ok((self.post_call(lp, active), None)),
+                    CallMode::SlowFile => self.send_slow_file(lp, active, worker),
                     CallMode::Refused => Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx))),
                 };
                 (lp, called) = match result {
@@ -93,6 +96,9 @@ impl Shared {
     fn call_mode(self: &Arc<Shared>, conn: &mut Conn) -> CallMode {
         if conn.is_upgraded() {
             return CallMode::Posted;
+        }
+        if conn.is_sending() {
+            return CallMode::SlowFile;
         }
         if conn.awaits_response() {
             // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
@@ -142,6 +148,29 @@ impl Shared {
         if conn.is_upgraded() {
             // The loop may not have a leader yet, and this thread would not return to lead it.
             self.loops.send(index, LoopMessage::Adopt(conn));
+            return Err(None);
+        }
+        Err(Some(conn))
+    }
+
+    /// Sends a part of a file while the loop lies in its cell, as in a call. If reading the file takes long, another thread
+    /// leads the loop.
+    #[cold]
+    fn send_slow_file(
+        self: &Arc<Shared>,
+        lp: Box<EventLoop>,
+        mut active: ActiveConn,
+        worker: &mut WorkerState,
+    ) -> Called {
+        let (cell, now) = (&self.cells[lp.index], lp.now());
+        let ticket = cell.release(lp);
+        let flushed = active.guarded(&self.loops, |conn| conn.flush(now));
+        if let Some(lp) = cell.reacquire(ticket) {
+            return Ok(self.with_guard(lp, |lp| lp.go_on_after_file(active, flushed, &self.cx)));
+        }
+        let mut conn = active.leave_loop(&self.loops);
+        if flushed.is_err() {
+            conn.reclaim(&mut worker.thread.pool);
             return Err(None);
         }
         Err(Some(conn))

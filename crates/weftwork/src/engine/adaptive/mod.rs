@@ -156,7 +156,9 @@ impl Shared {
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
     ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
-        let (loops, opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
+        let (loops, mut opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
+        // The leader sends them as in a call.
+        opened.iter_mut().for_each(|lp| lp.sends_slow_files = false);
         let shared = Arc::new(Shared {
             mode,
             loops,

@@ -161,8 +161,21 @@ impl EventLoop {
     /// Sends, and goes on with the connection.
     #[inline(always)]
     pub(super) fn send(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
-        let now = self.now;
-        match active.guarded(&self.loops, |conn| conn.flush(now)) {
+        let (now, may_wait) = (self.now, self.sends_slow_files);
+        let flushed = active.guarded(&self.loops, |conn| conn.flush_with(now, may_wait));
+        self.go_on(active, flushed, cx)
+    }
+
+    /// Goes on with a connection that was sent to.
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        active: ActiveConn,
+        flushed: io::Result<Flushed>,
+        cx: &Context,
+    ) -> Option<ActiveConn> {
+        match flushed {
+            Ok(Flushed::SlowFile) => return Some(active),
             Ok(Flushed::All) => return self.advance(active, cx),
             // A feed may cut off a client that reads nothing, so the connection must be woken for that.
             Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.waker, active.conn.owner.token) => {
@@ -173,6 +186,16 @@ impl EventLoop {
             Err(_) => self.close(active),
         }
         None
+    }
+
+    #[cold]
+    pub(in crate::engine) fn go_on_after_file(
+        &mut self,
+        active: ActiveConn,
+        flushed: io::Result<Flushed>,
+        cx: &Context,
+    ) -> Option<ActiveConn> {
+        self.go_on(active, flushed, cx)
     }
 
     #[inline(never)]
