@@ -269,7 +269,10 @@ impl Conn {
 
     /// Closes the connection after the requests that have arrived were answered.
     pub(crate) fn end_when_idle(&mut self, now: Tick) {
-        self.expires = self.expires.min(now);
+        match self.phase {
+            Phase::Linger => self.phase = Phase::Done,
+            _ => self.expires = self.expires.min(now),
+        }
     }
 
     /// Returns whether a new request may arrive at any moment.

@@ -141,6 +141,11 @@ impl Conn {
         self.phase == Phase::Linger
     }
 
+    /// Returns whether everything was sent to the peer, and the peer has sent nothing for this time.
+    pub(crate) fn is_lingering_for(&self, time: Duration, now: Tick) -> bool {
+        self.is_lingering() && self.timer.progress().after(time) <= now
+    }
+
     /// Drops a request that has waited for a thread if no client waits for its response. A client that has given up
     /// looks like a client that has closed only its sending side. The latter is rare, and is told to try again.
     pub(crate) fn drop_if_abandoned(&mut self, now: Tick, cx: &Context) {

@@ -100,6 +100,9 @@ impl Conn {
         if self.is_handshaking() {
             return self.run_handshake(wait, cx);
         }
+        if self.is_stream() && !self.begins_call() {
+            return begun;
+        }
         self.count.enter(ConnState::Idle);
         if self.observed.is_some() {
             self.note_call(begun, cx);

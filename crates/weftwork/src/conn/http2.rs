@@ -88,11 +88,12 @@ impl Conn {
             head_bytes_max: cx.limits.head_bytes_max,
             ..Http2Settings::default()
         };
+        let open = Some(self.count.share());
         let mut http2 = Box::new(Http2Conn {
             http: Http2::server(&settings),
             hub: match &self.stream {
-                Stream::Memory(memory) => StreamHub::in_memory(memory.clone()),
-                stream => StreamHub::new(stream.local_addr()),
+                Stream::Memory(memory) => StreamHub::in_memory(memory.clone(), open),
+                stream => StreamHub::new(stream.local_addr(), open),
             },
             streams: Streams::new(&cx.counters),
             send_window: Window::default(),
@@ -146,7 +147,11 @@ impl Conn {
             return None;
         }
         http2.streams.count();
+        let (is_announced, is_empty) = (http2.goaway.is_announced(), http2.streams.is_empty());
         let unsent = self.unsent();
+        if is_announced {
+            self.count.linger_if(is_empty && unsent == 0);
+        }
         // The client's side of a connection goes on while a response is not read: uploads, and windows.
         let may_read =
             self.read_ready && unsent < 2 * OUTPUT_BYTES_MAX && self.timer.kind == TimeoutKind::Write;
@@ -205,6 +210,16 @@ impl Conn {
     #[inline]
     pub(crate) fn has_streams(&self) -> bool {
         self.phase == Phase::Http2
+    }
+
+    /// Returns false if the client was told that its request is not run. Then the request is over.
+    pub(super) fn begins_call(&mut self) -> bool {
+        let is_refused =
+            self.phase == Phase::Ready && matches!(&self.role, Role::Stream(end) if !end.pipe.claim());
+        if is_refused {
+            self.phase = Phase::Done;
+        }
+        !is_refused
     }
 
     /// Leaves the rest of the response to the connection. Its head follows with the bytes to send.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-pub(super) use self::drain::IDLE_KEPT;
+pub(super) use self::drain::{IDLE_KEPT, LINGER_KEPT};
 use self::handshakes::HandshakeQueue;
 use super::acceptor::Acceptor;
 use super::conn_table::{ActiveConn, ConnTable, LISTENER_0, NESTED_POLLER, TimerHeap, WAKER};

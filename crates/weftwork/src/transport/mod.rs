@@ -10,6 +10,7 @@ pub(crate) mod listener;
 pub(crate) mod log_file;
 pub(crate) mod log_limit;
 pub(crate) mod log_queue;
+pub(crate) mod open_count;
 pub(crate) mod panic_log;
 pub(crate) mod reserve_fd;
 pub(crate) mod slow_file;

@@ -11,15 +11,12 @@ use super::Http2Conn;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
-use crate::error::{OneLine, panic_message};
 use crate::message::BodyPart;
-use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::GoawayReason;
-use crate::transport::log_queue::log_line;
-use crate::transport::stream::StreamState;
+use crate::transport::stream::{StreamPipe, StreamState};
 
 /// Content of a DATA frame, which with its header fills a TLS record.
 const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
@@ -98,8 +95,7 @@ impl Http2Conn {
         streams.retain(|stream| {
             if stream.is_closed && !stream.is_done() {
                 // The response has broken off.
-                stream.is_reset = true;
-                write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
+                stream.break_off(ErrorCode::INTERNAL_ERROR, output, cx);
             }
             let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
             // A request that is still there reads on: another protocol, or an upload that goes on after an early response.
@@ -160,6 +156,15 @@ impl Sink<'_> {
 }
 
 impl StreamEntry {
+    /// Resets a stream whose response is not whole. If its handler has not run and never will, the client may send the request
+    /// again (RFC 9113 section 8.7).
+    #[cold]
+    pub(super) fn break_off(&mut self, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
+        let is_unbegun = self.response == ResponsePart::Head && self.pipe.claim();
+        self.is_reset = true;
+        write_reset(self.id, if is_unbegun { ErrorCode::REFUSED_STREAM } else { code }, output, cx);
+    }
+
     /// Lets the client send more of the body. A request that reads as fast as the client sends gets a larger window.
     fn grant(&mut self, cx: &Context, output: &mut Vec<u8>) {
         let window = match self.taken >= u64::from(Window::DEFAULT) {
@@ -213,8 +218,9 @@ impl StreamEntry {
     #[inline]
     fn end_early(&mut self, state: StreamState, sink: &mut Sink<'_>) {
         let is_over = self.response == ResponsePart::Ended && self.client_ended;
-        if state.is_cut && !self.is_reset && !is_over {
-            self.is_reset = true;
+        if state.is_cut && !self.is_ready && !self.is_reset && !is_over {
+            // What is left of its bytes is dropped with the next turn.
+            (self.is_reset, self.is_ready) = (true, true);
             write_reset(self.id, ErrorCode::CANCEL, sink.output, sink.cx);
         } else if state.is_shut && self.response == ResponsePart::Tunnel && !self.is_reset {
             self.response = ResponsePart::Ended;
@@ -232,7 +238,7 @@ impl StreamEntry {
     ) -> Option<(usize, bool)> {
         if self.is_done() {
             // Nobody waits for them.
-            tail.drain(..).for_each(drop_part);
+            self.pipe.drop_parts(tail.drain(..));
             return (!bytes.is_empty()).then_some((bytes.len(), false));
         }
         match self.response {
@@ -311,11 +317,11 @@ impl StreamEntry {
         sink.data(self.id, len, has_ended);
         if of_bytes > 0 {
             sink.output.extend_from_slice(&bytes[..len]);
-        } else if append_part(tail, len, sink.output).is_err() {
+        } else if append_part(&self.pipe, tail, len, sink.output).is_err() {
             sink.output.truncate(start);
             self.is_reset = true;
             write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output, sink.cx);
-            tail.drain(..).for_each(drop_part);
+            self.pipe.drop_parts(tail.drain(..));
             return None;
         }
         self.response = match (is_last, has_ended) {
@@ -328,7 +334,12 @@ impl StreamEntry {
 }
 
 /// Appends `len` bytes of the first part, which has at least as many.
-fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
+fn append_part(
+    pipe: &StreamPipe,
+    tail: &mut VecDeque<BodyPart>,
+    len: usize,
+    output: &mut Vec<u8>,
+) -> io::Result<()> {
     match tail.front_mut() {
         Some(BodyPart::Bytes(bytes)) => {
             output.extend_from_slice(&bytes[..len]);
@@ -345,19 +356,7 @@ fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) 
         None => {}
     }
     if tail.front().is_some_and(|part| part.count() == 0) {
-        tail.pop_front().into_iter().for_each(drop_part);
+        pipe.drop_parts(tail.pop_front());
     }
     Ok(())
-}
-
-/// A part may have the last of its user's values, whose drop may panic.
-fn drop_part(part: BodyPart) {
-    if let Err(panic) = drop_caught(part) {
-        log_line!(
-            Error,
-            "a value of a response panicked as it was dropped: {}",
-            OneLine(panic_message(&*panic))
-        );
-        drop_payload(panic);
-    }
 }
