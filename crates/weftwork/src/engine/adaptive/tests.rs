@@ -4,6 +4,7 @@ mod files;
 mod scarce;
 #[cfg(target_os = "linux")]
 mod shared;
+mod trials;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
