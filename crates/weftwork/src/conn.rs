@@ -349,7 +349,7 @@ impl Conn {
         // In HTTP/2, more follows than the payload: an end, which arrives whole.
         let end = u64::from(self.is_stream());
         self.http.request_is_read()
-            || self.http.body_left().is_some_and(|left| left + end <= self.undecoded() as u64)
+            || self.http.body_left().is_some_and(|left| left.saturating_add(end) <= self.undecoded() as u64)
     }
 
     /// Returns the properties of the request that waits for the handler.
