@@ -76,9 +76,12 @@ impl EventLoop {
         }
     }
 
-    /// Serves the next request of an HTTP/2 connection, and then the connection again.
+    /// Serves the next request of an HTTP/2 connection, and then the connection again. Its requests stay in its loop, so the
+    /// connection moves before the first one.
     #[inline(never)]
-    fn read_stream(&mut self, mut active: ActiveConn, cx: &Context) {
+    fn read_stream(&mut self, active: ActiveConn, cx: &Context) {
+        let balanced = if active.conn.owner.is_balanced { Some(active) } else { self.rebalance(active) };
+        let Some(mut active) = balanced else { return };
         let (now, pool) = (self.now, &mut self.pool);
         let stream = active.guarded(&self.loops, |conn| conn.read_frames(now, cx, pool));
         self.to_serve.push(active);
@@ -93,7 +96,7 @@ impl EventLoop {
     #[inline(never)]
     pub(super) fn rebalance(&mut self, mut active: ActiveConn) -> Option<ActiveConn> {
         active.conn.owner.is_balanced = true;
-        if active.conn.ends_with_request() {
+        if active.conn.ends_with_request() && !active.conn.has_streams() {
             return Some(active);
         }
         let Some(other) = self.loops.less_loaded(self.index, self.table.len(), UNEVEN_MAX) else {
