@@ -122,6 +122,9 @@ fn an_expected_100_comes_before_the_body_and_103_before_the_response() {
     client.wait("100", |client| client.interim(stream) == [100]);
     client.send_data(stream, b"hello", true);
     client.answer(stream).is(200, "hello");
+    let unasked = client.post_at_once("/echo", &fields, b"hello");
+    client.answer(unasked).is(200, "hello");
+    assert!(client.interim(unasked).is_empty(), "the body has come already");
     let ignored = client.request("POST", "/ignore", &fields, false);
     client.answer(ignored).is(200, "not read");
     assert!(client.interim(ignored).is_empty());

@@ -63,7 +63,7 @@ impl Conn {
         let Role::Connection(mut http2) = std::mem::take(&mut self.role) else { return None };
         let mut buffers = self.buffers.take().unwrap_or_default();
         let mut request = pool.take();
-        let opened = http2.read_until_request(&mut buffers, &mut request, now, cx);
+        let opened = http2.read_until_request(&mut buffers, &mut request, None, now, cx);
         let stream = match opened {
             Ok(None) => {
                 pool.give_back(request);
@@ -72,7 +72,11 @@ impl Conn {
             Ok(Some(opened)) => {
                 // A request may be over before the connection waits. The time without requests begins again.
                 self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
-                Some(self.open(&mut http2, &opened, request, now, cx))
+                let mut stream = self.open(&mut http2, &opened, request, now, cx);
+                if stream.http.wants_continue() && Http2::is_data(buffers.unread(), opened.stream) {
+                    self.read_unasked(&mut http2, &mut buffers, (opened.stream, &mut stream), now, cx, pool);
+                }
+                Some(stream)
             }
             Err(fault) => {
                 pool.give_back(request);
@@ -89,6 +93,28 @@ impl Conn {
         self.buffers = Some(buffers);
         self.role = Role::Connection(http2);
         stream
+    }
+
+    /// Reads what has come of a body for which the client might have waited: it needs no 100 Continue (RFC 9110 section
+    /// 10.1.1).
+    #[cold]
+    fn read_unasked(
+        &self,
+        http2: &mut Http2Conn,
+        buffers: &mut Buffers,
+        (id, stream): (u32, &mut Conn),
+        now: Tick,
+        cx: &Context,
+        pool: &mut BufferPool,
+    ) {
+        let mut unused = pool.take();
+        if let Err(fault) = http2.read_until_request(buffers, &mut unused, Some(id), now, cx) {
+            http2.fail(&fault, &mut buffers.output, cx);
+            self.log_fault_of_http2(&fault, cx);
+        }
+        pool.give_back(unused);
+        // If nothing has come, the request finds that out.
+        let _ = stream.fill(now, pool);
     }
 
     /// Adds a stream, and returns its request.
@@ -137,11 +163,12 @@ impl Conn {
 }
 
 impl Http2Conn {
-    /// Reads frames up to the next request.
+    /// Reads frames up to the next request, or DATA `of` one stream.
     fn read_until_request(
         &mut self,
         buffers: &mut Buffers,
         request: &mut Buffers,
+        of: Option<u32>,
         now: Tick,
         cx: &Context,
     ) -> Result<Option<Opened>, Http2Fault> {
@@ -149,6 +176,9 @@ impl Http2Conn {
         let mut to = Replies { output, now, cx };
         while to.output.len() - *sent < OUTPUT_BYTES_MAX {
             let bytes = &input[*start..];
+            if of.is_some_and(|stream| !Http2::is_data(bytes, stream)) {
+                break;
+            }
             let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
             if frame == Frame::NeedMore {
                 self.part_bytes = bytes.len() - used;
