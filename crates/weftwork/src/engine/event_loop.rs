@@ -194,6 +194,15 @@ impl EventLoop {
         }
     }
 
+    /// Goes on once without a wait. Returns connections whose handlers must be called.
+    pub(super) fn turn(&mut self, cx: &Context) -> Vec<ActiveConn> {
+        self.refresh(cx);
+        let mut called: Vec<_> = std::iter::from_fn(|| self.poll_ready(cx)).collect();
+        self.wait(cx, Some(Duration::ZERO));
+        called.extend(std::iter::from_fn(|| self.poll_ready(cx)));
+        called
+    }
+
     /// Ends the loop's waits when another poller has events. The caller must take all of them whenever
     /// [`EventLoop::take_poller_ready`] returns true.
     #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
