@@ -135,11 +135,10 @@ impl Conn {
                 return Some(Step::Stream);
             }
         }
-        if http2.hub.has_changes() || http2.streams.is_any_ready() {
-            let output = &mut self.buffers.get_or_insert_default().output;
-            if unsent < OUTPUT_BYTES_MAX {
-                http2.collect(now, cx, output);
-            }
+        // While the client does not read, nothing more is kept for it.
+        let has_space = unsent == 0 || (unsent < OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write);
+        if has_space && (http2.hub.has_changes() || http2.streams.is_any_ready()) {
+            http2.collect(now, cx, &mut self.buffers.get_or_insert_default().output);
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
             self.role = Role::Http1;

@@ -18,8 +18,10 @@ use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::GoawayReason;
 use crate::transport::stream::{StreamPipe, StreamState};
 
+/// RFC 9113 section 4.1.
+const FRAME_HEADER_BYTES: usize = 9;
 /// Content of a DATA frame, which with its header fills a TLS record.
-const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
+const DATA_BYTES_MAX: u32 = (16 << 10) - FRAME_HEADER_BYTES as u32;
 /// Urgencies of RFC 9218 section 4.1.
 const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
 
@@ -140,8 +142,14 @@ fn grant(window: &mut Window, stream: u32, wanted: u32, output: &mut Vec<u8>) {
 }
 
 impl Sink<'_> {
+    /// Returns how many bytes of content still fit, with the header of their frame. A limit that is kept exactly fills whole TLS
+    /// records, so that no small record costs a call of its own.
+    fn space(&self) -> usize {
+        OUTPUT_BYTES_MAX.saturating_sub(self.output.len() + FRAME_HEADER_BYTES)
+    }
+
     fn is_full(&self) -> bool {
-        self.output.len() >= OUTPUT_BYTES_MAX
+        self.space() == 0
     }
 
     fn block(&mut self, stream: u32, block: &[u8], ends: bool) {
@@ -299,7 +307,7 @@ impl StreamEntry {
             return None;
         }
         let window = self.send_window.available().min(sink.window.available()).min(sink.frame_bytes_max);
-        let len = available.min(u64::from(window)) as usize;
+        let len = (available.min(u64::from(window)) as usize).min(sink.space());
         if len == 0 {
             return None;
         }
