@@ -78,6 +78,8 @@ pub(super) struct Http2Conn {
     begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
+    /// Streams whose requests have more of their bodies, and are woken when the connection has read what has arrived.
+    given: Vec<u32>,
 }
 
 impl Conn {
@@ -106,6 +108,7 @@ impl Conn {
             goaway: Goaway::default(),
             begun: now,
             changed: Vec::new(),
+            given: Vec::new(),
         });
         let output = &mut self.buffers_mut().output;
         http2.http.write_preface(output);
@@ -123,6 +126,16 @@ impl Conn {
 
     #[inline(never)]
     pub(super) fn step_http2(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let step = self.next_step_of_http2(now, cx);
+        if !matches!(step, Some(Step::Read | Step::Stream))
+            && let Role::Connection(http2) = &mut self.role
+        {
+            http2.wake_given();
+        }
+        step
+    }
+
+    fn next_step_of_http2(&mut self, now: Tick, cx: &Context) -> Option<Step> {
         let Role::Connection(http2) = &mut self.role else {
             self.phase = Phase::Done;
             return None;

@@ -370,6 +370,7 @@ impl Http2Conn {
             entry.pipe.end();
         }
         self.held += entry.given - before;
+        self.note_given(stream);
         Ok(())
     }
 
@@ -408,7 +409,24 @@ impl Http2Conn {
             entry.given += (to.len() - len) as u64;
         });
         self.held += entry.given - before;
+        self.note_given(stream);
         Ok(())
+    }
+
+    /// The request is woken later, because a thread that is woken for each frame would cost two switches for each.
+    fn note_given(&mut self, stream: u32) {
+        if self.given.last() != Some(&stream) {
+            self.given.push(stream);
+        }
+    }
+
+    /// Wakes the requests that have more of their bodies.
+    pub(super) fn wake_given(&mut self) {
+        for stream in self.given.drain(..) {
+            if let Some(entry) = self.streams.get_mut(stream) {
+                entry.pipe.wake_request();
+            }
+        }
     }
 
     fn take_window_of_connection(&mut self, by: u32) -> Result<(), Http2Fault> {

@@ -229,7 +229,8 @@ impl StreamPipe {
         !self.is_claimed.swap(true, Ordering::AcqRel)
     }
 
-    /// Passes bytes to the request. The windows limit them.
+    /// Passes bytes to the request. The windows limit them. A request that waits is woken by
+    /// [`wake_request`](StreamPipe::wake_request).
     pub(crate) fn give(&self, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut flow = lock(&self.flow);
         if flow.read == flow.to_request.len() {
@@ -237,7 +238,11 @@ impl StreamPipe {
             flow.read = 0;
         }
         fill(&mut flow.to_request);
-        self.wake(flow);
+    }
+
+    /// Wakes a request that waits for bytes, after some were given.
+    pub(crate) fn wake_request(&self) {
+        self.wake(lock(&self.flow));
     }
 
     /// Tells the other protocol that its client sends nothing more.
