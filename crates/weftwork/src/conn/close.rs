@@ -188,7 +188,7 @@ impl Conn {
 
     fn awaits_end_of_response(&self) -> bool {
         matches!(self.phase, Phase::Deferred | Phase::FeedBody)
-            && self.pending_body.as_deref().is_some_and(|body| !body.is_endless())
+            && self.pending_body.as_deref().is_some_and(|body| !body.ends_with_client())
     }
 
     /// Makes the end of the connection a reset if a request or a response is in progress, so that a partial response never

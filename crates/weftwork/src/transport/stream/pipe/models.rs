@@ -128,10 +128,14 @@ fn wakes_a_request(prepare: fn(&StreamPipe), reads: bool, change: fn(&StreamPipe
 
 #[test]
 fn loom_stream_wakes_a_reader() {
-    wakes_a_request(|_| {}, true, |pipe| {
-        pipe.give(|to| to.push(b'x'));
-        pipe.wake_request();
-    });
+    wakes_a_request(
+        |_| {},
+        true,
+        |pipe| {
+            pipe.give(|to| to.push(b'x'));
+            pipe.wake_request();
+        },
+    );
 }
 
 #[test]
