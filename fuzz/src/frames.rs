@@ -2,7 +2,7 @@
 
 use http::Method;
 use weftwork_wire::{
-    Frame, Head, HeadEvent, Http1, Http2, Http2Fault, Http2Settings, Limits, RequestHead, Span,
+    Budget, Frame, Head, HeadEvent, Http1, Http2, Http2Fault, Http2Settings, Limits, RequestHead, Span,
 };
 
 use crate::uneven;
@@ -66,7 +66,7 @@ impl End<'_> {
     }
 
     fn note(&mut self, frame: Frame, given: &[u8]) {
-        self.trace.price += u64::from(frame.price());
+        self.trace.price += u64::from(Budget::new(0).price(&frame));
         let text = match frame {
             Frame::Part => return,
             Frame::Data { stream, start, len, flow, padding, ends } => {

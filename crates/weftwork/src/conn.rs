@@ -269,7 +269,10 @@ impl Conn {
 
     /// Closes the connection after the requests that have arrived were answered.
     pub(crate) fn end_when_idle(&mut self, now: Tick) {
-        self.expires = self.expires.min(now);
+        match self.phase {
+            Phase::Linger => self.phase = Phase::Done,
+            _ => self.expires = self.expires.min(now),
+        }
     }
 
     /// Returns whether a new request may arrive at any moment.
@@ -280,6 +283,12 @@ impl Conn {
     /// Returns whether the upgraded protocol must be run, away from any loop: [`Conn::run_upgraded`].
     pub(crate) fn is_upgraded(&self) -> bool {
         self.phase == Phase::Upgrade
+    }
+
+    /// Returns whether the rest of a response is being sent.
+    #[inline]
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.phase, Phase::Send(_))
     }
 
     /// Returns whether the last request read is the last one, or may be, because its client does not keep the
@@ -337,8 +346,10 @@ impl Conn {
 
     /// Returns false if more of the current request may arrive.
     pub(crate) fn is_request_here(&self) -> bool {
+        // In HTTP/2, more follows than the payload: an end, which arrives whole.
+        let end = u64::from(self.is_stream());
         self.http.request_is_read()
-            || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
+            || self.http.body_left().is_some_and(|left| left.saturating_add(end) <= self.undecoded() as u64)
     }
 
     /// Returns the properties of the request that waits for the handler.

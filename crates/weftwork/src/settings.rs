@@ -275,7 +275,7 @@ settings! {
     standby_kept: usize = 8, "standby threads kept";
     /// Maximum number of threads. Default: 512, which is 1 GiB of address space at 2 MiB a stack. When exceeded: requests
     /// queue while all threads run handlers or hold upgraded connections. The engine `adaptive` logs that once a second. It
-    /// may start one spare thread more for each loop, so that no loop waits for a handler.
+    /// may start a spare thread for each loop and one more, so that no loop waits for a handler.
     threads_max: usize = 512, "most threads";
     /// Maximum number of requests that wait for a thread. Default: 1,024, twice `threads_max`, so that the last request
     /// waits for about two calls. When exceeded: 503 with `Retry-After`. 0 lets no request wait.

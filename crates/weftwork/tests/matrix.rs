@@ -57,6 +57,7 @@ macro_rules! every_engine {
             mod faults;
             mod feeds;
             mod files;
+            mod futures;
             mod later;
             mod limits;
             mod many_clients;

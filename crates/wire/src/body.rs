@@ -47,6 +47,14 @@ impl BodyReader {
         }
     }
 
+    /// The body of a stream of HTTP/2. One with a length has an end too, where trailers may be.
+    pub(crate) fn of_stream(framing: Framing) -> BodyReader {
+        match framing {
+            Framing::Length(length) => BodyReader::Chunked(Chunked::of_length(length)),
+            framing => BodyReader::new(framing),
+        }
+    }
+
     pub(crate) fn of_response(framing: Framing) -> BodyReader {
         match framing {
             Framing::Chunked => BodyReader::Chunked(Chunked::of_response()),
@@ -76,7 +84,7 @@ impl BodyReader {
         match self {
             BodyReader::Over => Some(0),
             BodyReader::Length(left) => Some(*left),
-            BodyReader::Chunked(chunked) => chunked.is_over().then_some(0),
+            BodyReader::Chunked(chunked) => chunked.payload_left(),
         }
     }
 

@@ -124,11 +124,12 @@ impl Seen {
             return Err(Fault::ExpectationUnknown);
         }
         let framing = match self.content_length {
+            Some(0) | None if ends => Framing::None,
             Some(length) => Framing::Length(length),
-            None if ends => Framing::None,
             None => Framing::Chunked,
         };
-        let expect_continue = !ends && self.expects == Expects::Continue;
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let expect_continue = has_body && self.expects == Expects::Continue;
         Ok(Facts { framing, keep_alive: true, expect_continue, upgrade: false })
     }
 

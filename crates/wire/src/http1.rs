@@ -70,7 +70,7 @@ impl Http1 {
         }
         match head::read(&mut self.scan, bytes, limits, head) {
             Ok(HeadEvent::Head(used)) => {
-                self.begin(head);
+                self.begin(head, BodyReader::new);
                 Ok(HeadEvent::Head(used))
             }
             // It may never be whole.
@@ -87,11 +87,11 @@ impl Http1 {
 
     // A function with two callers would not be part of the one that each request passes.
     #[inline(always)]
-    fn begin(&mut self, head: &Head) {
+    fn begin(&mut self, head: &Head, body: impl FnOnce(Framing) -> BodyReader) {
         self.scan = Scan::default();
         // It is over, and to drop what may own memory is not free.
         if head.framing != Framing::None {
-            self.body = BodyReader::new(head.framing);
+            self.body = body(head.framing);
         }
         self.keep_alive.and(head.keep_alive);
         self.request = RequestFacts {

@@ -3,7 +3,7 @@
 /// Words of each page at most, counted as `wc -w` counts.
 pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 2000),
-    ("CHANGELOG.md", 1200),
+    ("CHANGELOG.md", 1225),
     ("CONTRIBUTING.md", 950),
     ("README.md", 800),
     ("SECURITY.md", 430),
@@ -17,10 +17,10 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/coming-from/go-net-http.md", 515),
     ("docs/coming-from/hunchentoot.md", 480),
     ("docs/coming-from/tiny_http.md", 430),
-    ("docs/conformance.md", 3555),
+    ("docs/conformance.md", 3720),
     ("docs/deploying.md", 2450),
     ("docs/engines.md", 1500),
-    ("docs/http2.md", 570),
+    ("docs/http2.md", 610),
     ("docs/https.md", 720),
     ("docs/middleware.md", 2050),
     ("docs/performance.md", 2500),

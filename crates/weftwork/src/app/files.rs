@@ -93,7 +93,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// # What it costs
 /// The handler opens the file and returns. The engine then sends the file, with `sendfile` if the system has
 /// it, as fast as the client reads. Except in the engines `workers` and `pool`, a slow download holds no
-/// thread. It holds no copy of a file of more than 32 KiB. If the system reads the file from a slow disk, the
+/// thread. It holds no copy of a file of more than 32 KiB. If the system reads the file from a slow disk,
+/// `adaptive` and `pool` lead the loop with another thread meanwhile. In `reactor` and `fibers`, and over HTTP/2, the
 /// loop that sends the file waits.
 ///
 /// Small parts are cached. If at most 32 KiB of a file of at most 128 KiB are requested again while the file is

@@ -141,6 +141,11 @@ impl Conn {
         self.phase == Phase::Linger
     }
 
+    /// Returns whether everything was sent to the peer, and the peer has sent nothing for this time.
+    pub(crate) fn is_lingering_for(&self, time: Duration, now: Tick) -> bool {
+        self.is_lingering() && self.timer.progress().after(time) <= now
+    }
+
     /// Drops a request that has waited for a thread if no client waits for its response. A client that has given up
     /// looks like a client that has closed only its sending side. The latter is rare, and is told to try again.
     pub(crate) fn drop_if_abandoned(&mut self, now: Tick, cx: &Context) {
@@ -183,7 +188,7 @@ impl Conn {
 
     fn awaits_end_of_response(&self) -> bool {
         matches!(self.phase, Phase::Deferred | Phase::FeedBody)
-            && self.pending_body.as_deref().is_some_and(|body| !body.is_endless())
+            && self.pending_body.as_deref().is_some_and(|body| !body.ends_with_client())
     }
 
     /// Makes the end of the connection a reset if a request or a response is in progress, so that a partial response never
@@ -219,7 +224,7 @@ impl Conn {
                 Ok(false) => {
                     // Bytes that the peer has not read would stay in the kernel.
                     self.stream.reset_unless_ended();
-                    self.cut_tunnel();
+                    self.cut_stream();
                     self.leave(cx);
                 }
                 // The peer has gone, which is not a timeout.
@@ -236,11 +241,12 @@ impl Conn {
         }
     }
 
-    /// Resets a stream of HTTP/2 that has become another protocol. Without it, the end of the request would look like an end of
-    /// that protocol.
+    /// Resets a stream of HTTP/2 with `CANCEL`, because its client is too slow or another protocol has failed. Without it,
+    /// the client would have its time once more for the bytes that the stream holds, and the end of a tunnel would look like
+    /// an end in order.
     #[cold]
-    pub(super) fn cut_tunnel(&self) {
-        if self.is_tunnel() {
+    pub(super) fn cut_stream(&self) {
+        if self.is_stream() {
             self.stream.cut();
         }
     }

@@ -4,25 +4,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::transport::events::{ConnState, Counters};
+use crate::transport::open_count::OpenCount;
 
 /// Counts an open connection while it lives.
 #[derive(Debug)]
 pub(super) struct CountGuard {
     counters: Arc<Counters>,
     state: ConnState,
-    /// It is one request of a connection, which is counted itself.
-    is_stream: bool,
+    /// Another value counts it, or it is one request of a connection that is counted.
+    is_counted_elsewhere: bool,
 }
 
 impl CountGuard {
     pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_stream: false }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: false }
+    }
+
+    /// Leaves the count to what the requests of the connection share.
+    pub(super) fn share(&mut self) -> OpenCount {
+        self.is_counted_elsewhere = true;
+        OpenCount::new(self.counters.clone())
     }
 
     /// Counts the states of one request of a connection.
     pub(super) fn of_stream(counters: &Arc<Counters>) -> CountGuard {
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_stream: true }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: true }
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -34,6 +41,17 @@ impl CountGuard {
     pub(super) fn enter(&mut self, state: ConnState) {
         if self.state != state {
             self.change(state);
+        }
+    }
+
+    /// Records whether a connection of HTTP/2 that was told to end has nothing in progress.
+    #[cold]
+    pub(super) fn linger_if(&mut self, lingers: bool) {
+        if lingers {
+            self.enter(ConnState::Lingering);
+        } else if self.state == ConnState::Lingering {
+            self.counters.states[self.state as usize].fetch_sub(1, Ordering::Relaxed);
+            self.state = ConnState::Idle;
         }
     }
 
@@ -57,7 +75,7 @@ impl Drop for CountGuard {
         if self.state != ConnState::Idle {
             self.counters.states[self.state as usize].fetch_sub(1, Ordering::Relaxed);
         }
-        if !self.is_stream {
+        if !self.is_counted_elsewhere {
             self.counters.connections.fetch_sub(1, Ordering::Release);
         }
     }

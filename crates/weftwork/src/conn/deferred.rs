@@ -1,7 +1,7 @@
 //! A connection whose response is sent after its handler has returned. It holds nothing while it waits.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use weftwork_wire::Head;
@@ -13,7 +13,11 @@ use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::ConnState;
 
+/// Time of a future if the settings limit no request.
+const FUTURE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Parts that are kept of a request whose response is sent later.
+#[derive(Default)]
 pub(super) struct RequestSummary {
     pub(super) method: Method,
     pub(super) path: Box<[u8]>,
@@ -46,8 +50,29 @@ impl PendingResponse {
         self.later.watch(wakes, key)
     }
 
-    pub(super) fn is_endless(&self) -> bool {
-        self.later.is_endless
+    /// Returns whether a client that has closed its side has left.
+    pub(super) fn ends_with_client(&self) -> bool {
+        self.later.is_endless || self.later.is_future()
+    }
+
+    /// Returns whether its time is up. The server's stop ends the time of what is endless.
+    pub(super) fn is_over(&self, now: Tick, cx: &Context) -> bool {
+        let ends = self.later.is_endless && cx.stage() != Stage::Running;
+        self.is_due || now >= self.due_tick || ends
+    }
+
+    /// Returns the future that provides the response.
+    pub(super) fn future_mut(&mut self) -> Option<&mut Deferred> {
+        Some(&mut self.later).filter(|later| later.is_future())
+    }
+
+    pub(super) fn take_summary(&mut self) -> RequestSummary {
+        std::mem::take(&mut self.summary)
+    }
+
+    /// Returns the response to send at this moment.
+    pub(super) fn take(self, moment: Instant) -> Response {
+        self.later.take(self.placeholder, moment)
     }
 
     /// Returns what was requested, for the log.
@@ -79,12 +104,18 @@ impl Conn {
         moment: Instant,
         cx: &Context,
     ) {
-        let due = moment.checked_add(later.time());
+        let timeout = cx.settings.request_timeout;
+        let timeout = if timeout.is_zero() { FUTURE_TIMEOUT } else { timeout };
+        let due = moment.checked_add(later.time().unwrap_or(timeout));
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         self.forget_request();
         let pending =
             PendingResponse { later, placeholder, due, due_tick, is_due: false, summary, alarm: None };
-        *self.pending_body = Some(Box::new(PendingBody::Deferred(Box::new(pending))));
+        self.wait_for_response(Box::new(pending));
+    }
+
+    fn wait_for_response(&mut self, pending: Box<PendingResponse>) {
+        *self.pending_body = Some(Box::new(PendingBody::Deferred(pending)));
         self.count.enter(ConnState::Waiting);
         self.phase = Phase::Deferred;
     }
@@ -95,9 +126,7 @@ impl Conn {
             self.phase = Phase::Done;
             return None;
         };
-        let ends = pending.later.is_endless && cx.stage() != Stage::Running;
-        let is_due = pending.is_due || now >= pending.due_tick || ends;
-        let is_known = is_due || pending.later.is_over();
+        let is_known = pending.is_over(now, cx) || pending.later.is_ready();
         if self.unsent() > 0 {
             // Responses to earlier requests do not wait for this one.
             return Some(Step::Write);
@@ -107,7 +136,7 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = ahead < AHEAD_BYTES_MAX;
-        if self.read_closed && !takes && pending.later.is_endless {
+        if self.read_closed && !takes && pending.ends_with_client() {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return None;
@@ -161,19 +190,24 @@ impl Conn {
         self.phase == Phase::Deferred
     }
 
-    /// Takes the provided response and the placeholder, and what was requested, for a call without a handler.
+    /// Takes what the response comes from, for a call without a handler.
     #[cold]
-    pub(super) fn take_response(&mut self) -> Option<(Deferred, Response, RequestSummary)> {
+    pub(super) fn take_pending(&mut self) -> Option<Box<PendingResponse>> {
         let Some(PendingBody::Deferred(pending)) = self.pending_body.take().map(|rest| *rest) else {
             return None;
         };
-        let PendingResponse { later, placeholder, summary, .. } = *pending;
         self.phase = Phase::Ready;
         self.read_ready |= self.peer_ended;
         self.count.enter(ConnState::Idle);
         self.handler_ran = true;
-        self.buffers_mut().head = Head { method: summary.method.clone(), ..Head::default() };
-        Some((later, placeholder, summary))
+        self.buffers_mut().head = Head { method: pending.summary.method.clone(), ..Head::default() };
+        Some(pending)
+    }
+
+    /// Waits on: the future was polled, and is not ready.
+    pub(super) fn put_back(&mut self, mut pending: Box<PendingResponse>, summary: RequestSummary) {
+        pending.summary = summary;
+        self.wait_for_response(pending);
     }
 
     fn pending(&self) -> Option<&PendingResponse> {

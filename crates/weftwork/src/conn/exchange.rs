@@ -100,6 +100,9 @@ impl Conn {
         if self.is_handshaking() {
             return self.run_handshake(wait, cx);
         }
+        if self.is_stream() && !self.begins_call() {
+            return begun;
+        }
         self.count.enter(ConnState::Idle);
         if self.observed.is_some() {
             self.note_call(begun, cx);
@@ -147,7 +150,7 @@ impl<'a> ConnExchange<'a> {
         slot: &'a CallSlot,
     ) -> Tick {
         if self.conn.awaits_response() {
-            self.take_what_came(response);
+            self.take_what_came(response, begun, slot);
         } else {
             let (head, text) = self.head();
             match head.version {
@@ -177,13 +180,24 @@ impl<'a> ConnExchange<'a> {
         now
     }
 
-    /// Takes the provided response. No handler runs for it.
+    /// Takes the provided response, or polls its future. No handler runs for it.
     #[cold]
-    fn take_what_came(&mut self, response: &mut Option<Response>) {
-        let Some((later, placeholder, summary)) = self.conn.take_response() else { return };
-        self.left = Some(summary);
-        let moment = self.wait.moment();
-        *response = Some(later.take(placeholder, moment));
+    fn take_what_came(&mut self, response: &mut Option<Response>, begun: Tick, slot: &'a CallSlot) {
+        let Some(mut pending) = self.conn.take_pending() else { return };
+        let summary = self.left.insert(pending.take_summary());
+        if !pending.is_over(begun, self.cx)
+            && let Some(future) = pending.future_mut()
+        {
+            slot.enter(begun, &line_of(&summary.method, &summary.path));
+            self.watched = Some(slot);
+            let is_pending = future.poll_is_pending();
+            slot.leave();
+            if is_pending {
+                let summary = self.left.take().unwrap_or_default();
+                return self.conn.put_back(pending, summary);
+            }
+        }
+        *response = Some(pending.take(self.wait.moment()));
         self.conn.note_if_client_closed();
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use weftwork_wire::After;
 use super::refusal::log_client;
 use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
-use crate::message::drop_caught::DropEach;
+use crate::message::drop_caught::{DropEach, caught};
 use crate::message::observer::ResponseEnd;
 use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
 use crate::transport::Tick;
@@ -100,7 +99,7 @@ impl FeedBody {
         match &mut self.handler {
             // If a line without an end were searched again for each message, its cost would depend on the client.
             Some(handler) if bytes.len() > self.left => {
-                let used = caught(|| handler.on_data(bytes))?.min(bytes.len());
+                let used = contained(|| handler.on_data(bytes))?.min(bytes.len());
                 (self.last_read, self.left) = (now, bytes.len() - used);
                 Ok(used)
             }
@@ -131,8 +130,9 @@ impl FeedBody {
         if std::mem::replace(&mut self.stop_sent, true) {
             return;
         }
-        let goes_on =
-            |handler: &mut Box<dyn UpgradeHandler>| caught(|| Ok(handler.on_shutdown())).unwrap_or_default();
+        let goes_on = |handler: &mut Box<dyn UpgradeHandler>| {
+            contained(|| Ok(handler.on_shutdown())).unwrap_or_default()
+        };
         if !self.handler.as_mut().is_some_and(goes_on) {
             self.final_message = self.feed.finish();
         }
@@ -157,7 +157,7 @@ impl FeedBody {
             ));
         }
         if let Some(handler) = &mut self.handler {
-            caught(|| handler.on_idle())?;
+            contained(|| handler.on_idle())?;
         }
         if self.partial.is_empty()
             && let Some(message) = self.feed.heartbeat()
@@ -169,10 +169,10 @@ impl FeedBody {
 }
 
 /// Contains panics of a receiver, because it runs on the thread of a loop.
-fn caught<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+fn contained<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    caught(call, |panic| {
         let final_message = Bytes::new();
-        Err(io::Error::other(UpgradePanic { message: panic_message(&*panic).to_owned(), final_message }))
+        Err(io::Error::other(UpgradePanic { message: panic_message(panic).to_owned(), final_message }))
     })
 }
 
@@ -367,7 +367,7 @@ impl Conn {
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { message, final_message }) = panic else {
             log_client(cx, format_args!("a connection was cut: {why}"));
-            self.cut_tunnel();
+            self.cut_stream();
             self.phase = Phase::Done;
             return;
         };
@@ -375,7 +375,7 @@ impl Conn {
         log_line!(Error, "the receiver of an upgraded connection panicked: {}", OneLine(message));
         // After a part of a message, it would be taken for the rest of that message.
         if !fed.partial.is_empty() || final_message.is_empty() {
-            self.cut_tunnel();
+            self.cut_stream();
             self.phase = Phase::Done;
             return;
         }

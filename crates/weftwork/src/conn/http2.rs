@@ -78,6 +78,8 @@ pub(super) struct Http2Conn {
     begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
+    /// Streams whose requests have more of their bodies, and are woken when the connection has read what has arrived.
+    given: Vec<u32>,
 }
 
 impl Conn {
@@ -88,11 +90,12 @@ impl Conn {
             head_bytes_max: cx.limits.head_bytes_max,
             ..Http2Settings::default()
         };
+        let open = Some(self.count.share());
         let mut http2 = Box::new(Http2Conn {
             http: Http2::server(&settings),
             hub: match &self.stream {
-                Stream::Memory(memory) => StreamHub::in_memory(memory.clone()),
-                stream => StreamHub::new(stream.local_addr()),
+                Stream::Memory(memory) => StreamHub::in_memory(memory.clone(), open),
+                stream => StreamHub::new(stream.local_addr(), open),
             },
             streams: Streams::new(&cx.counters),
             send_window: Window::default(),
@@ -105,6 +108,7 @@ impl Conn {
             goaway: Goaway::default(),
             begun: now,
             changed: Vec::new(),
+            given: Vec::new(),
         });
         let output = &mut self.buffers_mut().output;
         http2.http.write_preface(output);
@@ -122,6 +126,16 @@ impl Conn {
 
     #[inline(never)]
     pub(super) fn step_http2(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let step = self.next_step_of_http2(now, cx);
+        if !matches!(step, Some(Step::Read | Step::Stream))
+            && let Role::Connection(http2) = &mut self.role
+        {
+            http2.wake_given();
+        }
+        step
+    }
+
+    fn next_step_of_http2(&mut self, now: Tick, cx: &Context) -> Option<Step> {
         let Role::Connection(http2) = &mut self.role else {
             self.phase = Phase::Done;
             return None;
@@ -134,11 +148,10 @@ impl Conn {
                 return Some(Step::Stream);
             }
         }
-        if http2.hub.has_changes() || http2.streams.is_any_ready() {
-            let output = &mut self.buffers.get_or_insert_default().output;
-            if unsent < OUTPUT_BYTES_MAX {
-                http2.collect(now, cx, output);
-            }
+        // While the client does not read, nothing more is kept for it.
+        let has_space = unsent == 0 || (unsent < OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write);
+        if has_space && (http2.hub.has_changes() || http2.streams.is_any_ready()) {
+            http2.collect(now, cx, &mut self.buffers.get_or_insert_default().output);
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
             self.role = Role::Http1;
@@ -146,7 +159,11 @@ impl Conn {
             return None;
         }
         http2.streams.count();
+        let (is_announced, is_empty) = (http2.goaway.is_announced(), http2.streams.is_empty());
         let unsent = self.unsent();
+        if is_announced {
+            self.count.linger_if(is_empty && unsent == 0);
+        }
         // The client's side of a connection goes on while a response is not read: uploads, and windows.
         let may_read =
             self.read_ready && unsent < 2 * OUTPUT_BYTES_MAX && self.timer.kind == TimeoutKind::Write;
@@ -205,6 +222,16 @@ impl Conn {
     #[inline]
     pub(crate) fn has_streams(&self) -> bool {
         self.phase == Phase::Http2
+    }
+
+    /// Returns false if the client was told that its request is not run. Then the request is over.
+    pub(super) fn begins_call(&mut self) -> bool {
+        let is_refused =
+            self.phase == Phase::Ready && matches!(&self.role, Role::Stream(end) if !end.pipe.claim());
+        if is_refused {
+            self.phase = Phase::Done;
+        }
+        !is_refused
     }
 
     /// Leaves the rest of the response to the connection. Its head follows with the bytes to send.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{Conn, PendingBody, Phase};
+use super::{Conn, PendingBody, Phase, Role};
 use crate::message::BodyPart;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::ConnState;
 use crate::transport::log_queue::log_line;
+use crate::transport::slow_file;
 use crate::transport::stream::is_would_block;
 use crate::transport::{BufferPool, Buffers, Tick};
 
@@ -32,6 +33,8 @@ pub(crate) enum Flushed {
     WouldBlock,
     /// The kernel would accept more, but other connections wait.
     BudgetSpent,
+    /// The next part of a file may not be in memory.
+    SlowFile,
 }
 
 impl Conn {
@@ -87,12 +90,18 @@ impl Conn {
         read
     }
 
-    /// Sends without waiting.
+    /// Sends without waiting for the peer.
     #[inline(always)]
     pub(crate) fn flush(&mut self, now: Tick) -> io::Result<Flushed> {
+        self.flush_with(now, true)
+    }
+
+    /// Sends without waiting for the peer, and without waiting for files unless `may_wait`.
+    #[inline(always)]
+    pub(crate) fn flush_with(&mut self, now: Tick, may_wait: bool) -> io::Result<Flushed> {
         let mut total = 0;
         while total < TURN_BYTES {
-            match self.send_once() {
+            match self.send_once(may_wait) {
                 Ok(0) => return Ok(self.note_flushed(now)),
                 Ok(count) => {
                     total += count;
@@ -116,6 +125,9 @@ impl Conn {
                     self.note_sent();
                     self.has_sent_much = true;
                     return Ok(Flushed::WouldBlock);
+                }
+                Err(error) if !may_wait && error.kind() == io::ErrorKind::ResourceBusy => {
+                    return Ok(Flushed::SlowFile);
                 }
                 Err(error) => {
                     self.note_sent();
@@ -192,9 +204,10 @@ impl Conn {
         Ok(of_data)
     }
 
-    /// Sends with one system call. 0 means that nothing was left to send.
+    /// Sends with one system call. 0 means that nothing was left to send. `ResourceBusy`: a file may have to be read first, and
+    /// this may not wait.
     #[inline(always)]
-    fn send_once(&mut self) -> io::Result<usize> {
+    fn send_once(&mut self, may_wait: bool) -> io::Result<usize> {
         // For a later response, the body may be all that is left, because the request is gone and the head was sent.
         let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
         let sent = match self.pending_body.as_deref_mut() {
@@ -217,6 +230,13 @@ impl Conn {
             Some(PendingBody::Known { part: BodyPart::File { file, offset, count }, .. })
                 if unsent.is_empty() =>
             {
+                // A stream of HTTP/2 passes the file on to its connection.
+                if !may_wait
+                    && !matches!(self.role, Role::Stream(_))
+                    && slow_file::may_wait(file, *offset, *count)
+                {
+                    return Err(io::ErrorKind::ResourceBusy.into());
+                }
                 if *count >= CORKED_BYTES_MIN {
                     self.stream.cork();
                 }

@@ -59,6 +59,11 @@ pub(crate) trait IoWait {
     /// shared, other work has its turn now and then.
     fn yield_budget(&self) {}
 
+    /// Lets the loop of this thread go on once, if it may have the connection of the request of HTTP/2 that calls. A handler
+    /// that goes on without a wait would keep the frames of its connection from their client, and those of its client from
+    /// itself.
+    fn exchange_frames(&self) {}
+
     /// Calls [`IoWait::yield_budget`], and checks the state of the server like a wait.
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use http::StatusCode;
 
 use super::{Conn, PendingBody, Phase};
 use crate::message::BodyPart;
-use crate::message::observer::{Arrival, RefusedRequest, ResponseEnd, ResponseObserver};
+use crate::message::drop_caught::caught;
+use crate::message::observer::{Arrival, RefusedRequest, ResponseEnd, ResponseObserver, log_panic};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
@@ -62,6 +63,13 @@ impl Observed {
     }
 }
 
+/// A panic of an observer costs a line in the log. The connection may end because another panic unwinds.
+fn tell(observers: Observers, end: &ResponseEnd) {
+    for observer in observers {
+        caught(|| observer.on_end(end), log_panic);
+    }
+}
+
 impl Drop for Observed {
     /// The connection has ended. What was not sent by now is never sent.
     fn drop(&mut self) {
@@ -72,7 +80,7 @@ impl Drop for Observed {
         for (observers, end) in written.into_iter().chain([current]) {
             let body_bytes = end.body_bytes.saturating_sub(self.unsent);
             let end = ResponseEnd { error: end.error.or(Some(why)), body_bytes, ..end };
-            observers.into_iter().for_each(|observer| observer.on_end(&end));
+            tell(observers, &end);
         }
     }
 }
@@ -173,7 +181,7 @@ impl Conn {
         let Some(observed) = &mut self.observed else { return };
         for (observers, mut end) in observed.written.drain(..) {
             end.error = end.error.or(has_left.then_some(ResponseEnd::CLIENT_GONE));
-            observers.into_iter().for_each(|observer| observer.on_end(&end));
+            tell(observers, &end);
         }
     }
 
@@ -238,7 +246,10 @@ impl Conn {
                 route,
                 arrival,
             };
-            let observers = cx.observers().iter().map(|observer| observer.on_refusal(&request)).collect();
+            let observers = cx.observers().iter();
+            let observers =
+                observers.filter_map(|observer| caught(|| Some(observer.on_refusal(&request)), log_panic));
+            let observers = observers.collect();
             if let Some(observed) = self.observed.as_deref_mut() {
                 observed.current = observers;
             }
@@ -256,5 +267,38 @@ fn earlier(read_at: Option<Instant>, tick: Tick, cx: &Context) -> Instant {
         (Some(read_at), Some(latest)) => read_at.min(latest),
         (Some(read_at), None) => read_at,
         (None, _) => of_tick.unwrap_or_else(Instant::now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// Panics if it has no count.
+    struct Odd(Option<Arc<AtomicUsize>>);
+
+    impl ResponseObserver for Odd {
+        fn on_end(self: Box<Self>, _: &ResponseEnd) {
+            self.0.expect("an observer panics").fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A handler that panics can end its connection. A second panic would end the process.
+    #[test]
+    fn observers_that_panic_while_a_panic_unwinds_cost_no_other() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let observers = || -> Observers {
+            vec![Box::new(Odd(None)), Box::new(Odd(Some(told.clone()))), Box::new(Odd(None))]
+        };
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let mut observed = Observed::new(&Arc::default());
+            (observed.current, observed.written) = (observers(), vec![(observers(), ResponseEnd::default())]);
+            panic!("as asked");
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(told.load(Ordering::SeqCst), 2);
     }
 }

@@ -23,11 +23,11 @@ pub(super) enum PendingBody {
 }
 
 impl PendingBody {
-    /// Returns whether it ends when the server stops, or when the peer closes its side.
-    pub(super) fn is_endless(&self) -> bool {
+    /// Returns whether it ends when the peer closes its side.
+    pub(super) fn ends_with_client(&self) -> bool {
         match self {
             PendingBody::Known { .. } => false,
-            PendingBody::Deferred(pending) => pending.is_endless(),
+            PendingBody::Deferred(pending) => pending.ends_with_client(),
             PendingBody::FeedBody(fed) => fed.is_endless(),
             PendingBody::Upgrade(_) => true,
         }

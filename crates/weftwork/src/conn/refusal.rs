@@ -188,7 +188,11 @@ impl Conn {
     #[cold]
     pub(crate) fn refuse_stopping(mut self: Box<Conn>, cx: &Context) {
         use Phase::{Body, Handshake, Head, Proxy, Ready};
-        if !matches!(self.phase, Head | Body | Ready | Proxy | Handshake) {
+        if self.has_streams() {
+            return self.cut_off_http2(cx.clock.now(), cx);
+        }
+        // The connection of a request of HTTP/2 tells the client that it may send the request again.
+        if self.is_stream() || !matches!(self.phase, Head | Body | Ready | Proxy | Handshake) {
             return;
         }
         let setting = cx.settings.show(&["drain_timeout"]);

@@ -142,7 +142,7 @@ impl Bed {
                 },
                 Step::Write => match self.conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return step,
+                    Ok(_) => return step,
                     Err(_) => return Step::Close,
                 },
             }

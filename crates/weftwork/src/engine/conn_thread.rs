@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event_loop::IDLE_KEPT;
+use super::event_loop::{IDLE_KEPT, LINGER_KEPT};
 use super::thread_wait::{self, ThreadWait};
 use super::threads::ThreadState;
 use crate::conn::{Call, Conn, Flushed, Readiness, Step};
@@ -21,9 +21,6 @@ use crate::transport::system::{self, GONE};
 /// Maximum time that a read itself waits. A client that sends its next request within this time costs no poll(2). The
 /// thread notices a stop after this time.
 const READ_TIMEOUT: Duration = Duration::from_millis(5);
-/// Time between two checks for waiting connections, while this connection only lingers because its client still
-/// sends.
-const LINGER_LOOK: Duration = Duration::from_millis(50);
 
 /// The result of serving the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +93,7 @@ impl<'a> ConnThread<'a> {
                 Step::Upgrade => Some(Outcome::Upgraded),
                 Step::Write => match conn.flush(self.now) {
                     Ok(Flushed::All) => None,
-                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => Some(Outcome::ToLoop),
+                    Ok(_) => Some(Outcome::ToLoop),
                     Err(_) => Some(Outcome::Closed),
                 },
                 Step::Read | Step::WaitFeed | Step::Handshake | Step::Stream => Some(Outcome::ToLoop),
@@ -160,7 +157,7 @@ impl<'a> ConnThread<'a> {
     #[inline(always)]
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
-            Ok(Flushed::All | Flushed::BudgetSpent) => None,
+            Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => None,
             Ok(Flushed::WouldBlock) => self.wait(conn, Readiness::Write, stage),
             Err(_) => Some(Outcome::Closed),
         }
@@ -173,7 +170,7 @@ impl<'a> ConnThread<'a> {
         let cx = self.cx;
         let deadline = conn.deadline(cx);
         let look = match conn.is_lingering() {
-            true => Some(LINGER_LOOK),
+            true => Some(LINGER_KEPT),
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let until = look.map_or(deadline, |look| deadline.min(self.now.after(look)));

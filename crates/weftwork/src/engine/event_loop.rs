@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-pub(super) use self::drain::IDLE_KEPT;
+pub(super) use self::drain::{IDLE_KEPT, LINGER_KEPT};
 use self::handshakes::HandshakeQueue;
 use super::acceptor::Acceptor;
 use super::conn_table::{ActiveConn, ConnTable, LISTENER_0, NESTED_POLLER, TimerHeap, WAKER};
@@ -52,6 +52,8 @@ pub(super) struct EventLoop {
     pub(super) index: usize,
     /// The leader is in a call that may block, and a thread that can lead is reserved.
     pub(super) has_reserve: bool,
+    /// Whether the loop itself sends files that may have to be read from a disk.
+    pub(super) sends_slow_files: bool,
     /// The route that the leader calls, if it is to be learned.
     pub(super) route: Option<u64>,
     poll: Poll,
@@ -115,6 +117,7 @@ impl EventLoop {
         Ok(EventLoop {
             index,
             has_reserve: false,
+            sends_slow_files: true,
             route: None,
             poll,
             events: Events::with_capacity(EVENTS),
@@ -189,6 +192,15 @@ impl EventLoop {
                 return None;
             }
         }
+    }
+
+    /// Goes on once without a wait. Returns connections whose handlers must be called.
+    pub(super) fn turn(&mut self, cx: &Context) -> Vec<ActiveConn> {
+        self.refresh(cx);
+        let mut called: Vec<_> = std::iter::from_fn(|| self.poll_ready(cx)).collect();
+        self.wait(cx, Some(Duration::ZERO));
+        called.extend(std::iter::from_fn(|| self.poll_ready(cx)));
+        called
     }
 
     /// Ends the loop's waits when another poller has events. The caller must take all of them whenever

@@ -62,6 +62,11 @@ impl BlockingPredictor {
         self.counter(route).load(Ordering::Relaxed) >= BLOCKS
     }
 
+    /// Returns whether the latest calls were quick, and there was at least one.
+    pub(super) fn was_quick(&self, route: u64) -> bool {
+        self.counter(route).load(Ordering::Relaxed) < UNKNOWN
+    }
+
     pub(super) fn is_proven_quick(&self, route: u64) -> bool {
         self.counter(route).load(Ordering::Relaxed) == PROVEN
     }
@@ -115,12 +120,14 @@ mod tests {
     #[test]
     fn a_route_is_proven_by_quick_calls_alone() {
         let predictor = BlockingPredictor::new();
+        assert!(!predictor.was_quick(ROUTE));
         for _ in 0..UNKNOWN {
             assert!(!predictor.is_proven_quick(ROUTE));
             predictor.record_quick(ROUTE);
+            assert!(predictor.was_quick(ROUTE));
         }
         assert!(predictor.is_proven_quick(ROUTE));
         predictor.record_stuck(ROUTE);
-        assert!(!predictor.is_proven_quick(ROUTE));
+        assert!(!predictor.is_proven_quick(ROUTE) && !predictor.was_quick(ROUTE));
     }
 }

@@ -5,7 +5,7 @@
 //! leave their loops: each has its own thread.
 //!
 //! The frames of HTTP/2 arrive at the loop. So while a request of HTTP/2 waits for its client, its thread goes on with the
-//! loop, except for handlers ([`StreamWait`]).
+//! loop, except for handlers ([`StreamWait`]). After a flush, it does so once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -115,6 +115,10 @@ impl Reactor {
                 let wait: &dyn IoWait = if active.conn.is_stream() { &of_stream } else { &thread };
                 let call = Call { cx, now: begun, handler, wait, dates: &mut dates, slot: &slot };
                 now = active.guarded(&self.loops, |conn| conn.run(call));
+                if active.conn.is_stream() {
+                    // What the handler took is no time of its client, for the connection either.
+                    lp.refresh(&self.cx);
+                }
                 called = lp.resume(active, &self.cx);
             }
         }
@@ -174,6 +178,11 @@ impl IoWait for StreamWait<'_> {
             let _ = lp.is_over(self.cx);
             lp.wait(self.cx, Some(self.now().until(until)));
         }
+    }
+
+    fn exchange_frames(&self) {
+        let called = self.lp.borrow_mut().turn(self.cx);
+        self.waiting.borrow_mut().extend(called);
     }
 }
 

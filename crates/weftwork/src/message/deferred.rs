@@ -1,7 +1,9 @@
-//! A response that is sent after its handler has returned: when another thread provides it, or after a delay.
+//! A response that is sent after its handler has returned: when another thread provides it, when a future is ready, or after
+//! a delay.
 //!
 //! The connection waits for it as for a [`Feed`](super::Feed): without a thread and without a buffer.
 
+mod future;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 
-use super::drop_caught::DropEach;
+use super::drop_caught::{DropEach, Guarded};
 use super::feed::WakeConn;
 use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
 use super::response::{LongLived, Payload, Response};
+use future::PendingFuture;
 
 /// Sends a response to a client that waits for it. See [`Response::later`]. If the sender is dropped, the client gets
 /// the alternative response.
@@ -52,14 +55,14 @@ struct State {
 
 /// Connection's end.
 pub(crate) struct Deferred {
-    /// Absent if only time has to pass.
-    core: Option<Arc<Core>>,
+    provider: Provider,
     /// Body of the alternative response. Its status and headers are those of the placeholder.
     otherwise: Payload,
     /// Headers of the alternative response, which a sent response does not get. All other headers come from middleware
     /// and are added.
     own: Vec<(HeaderName, HeaderValue)>,
-    time: Duration,
+    /// None: the request's time, from the settings.
+    time: Option<Duration>,
     /// Deadline for a response. After it, this response is sent.
     until: Option<(Instant, Box<Response>)>,
     filters: Vec<Box<dyn StreamFilter>>,
@@ -67,6 +70,14 @@ pub(crate) struct Deferred {
     changes: Vec<Change>,
     /// Whether the alternative is sent when the server stops.
     pub(crate) is_endless: bool,
+}
+
+/// What the response comes from.
+enum Provider {
+    /// Only time has to pass.
+    Time,
+    Sender(Arc<Core>),
+    Future(PendingFuture),
 }
 
 type Change = Box<dyn Fn(Response) -> Response + Send>;
@@ -112,7 +123,7 @@ impl Response {
     /// ```
     pub fn later(timeout: Duration, otherwise: impl IntoResponse) -> (ResponseSender, Response) {
         let core = Arc::new(Core::default());
-        let response = otherwise.into_response().after(timeout, Some(core.clone()));
+        let response = otherwise.into_response().after(Some(timeout), Provider::Sender(core.clone()));
         (ResponseSender { core }, response)
     }
 
@@ -132,14 +143,15 @@ impl Response {
     /// ```
     #[must_use]
     pub fn with_delay(self, delay: Duration) -> Response {
-        self.after(delay, None)
+        self.after(Some(delay), Provider::Time)
     }
 
-    fn after(mut self, time: Duration, core: Option<Arc<Core>>) -> Response {
+    fn after(mut self, time: Option<Duration>, provider: Provider) -> Response {
         let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
         let (filters, changes) = (Vec::new(), Vec::new());
-        let later = Deferred { core, otherwise, own, time, until: None, filters, changes, is_endless: false };
+        let later =
+            Deferred { provider, otherwise, own, time, until: None, filters, changes, is_endless: false };
         self.payload = Payload::LongLived(Box::new(LongLived::Deferred(later)));
         self
     }
@@ -181,10 +193,11 @@ impl Response {
         deadline: Instant,
         too_late: impl FnOnce() -> Response,
     ) -> Response {
-        if let Some(later) = self.later_mut().filter(|later| later.core.is_some())
+        if let Some(later) = self.later_mut().filter(|later| !matches!(later.provider, Provider::Time))
             && later.until.as_ref().is_none_or(|(soonest, _)| deadline < *soonest)
         {
-            later.time = later.time.min(deadline.saturating_duration_since(moment));
+            let left = deadline.saturating_duration_since(moment);
+            later.time = Some(later.time.map_or(left, |time| time.min(left)));
             later.until = Some((deadline, Box::new(too_late())));
         }
         self
@@ -249,23 +262,46 @@ fn end(mut state: MutexGuard<'_, State>) {
 }
 
 impl Deferred {
-    pub(crate) fn time(&self) -> Duration {
+    /// Returns the longest wait for the response, if it was given one.
+    pub(crate) fn time(&self) -> Option<Duration> {
         self.time
     }
 
-    /// Whether the response is known.
-    pub(crate) fn is_over(&self) -> bool {
-        self.core.as_ref().is_some_and(|core| core.lock().is_over)
+    /// Returns whether the response is known, or its future wants to be polled.
+    pub(crate) fn is_ready(&self) -> bool {
+        match &self.provider {
+            Provider::Time => false,
+            Provider::Sender(core) => core.lock().is_over,
+            Provider::Future(future) => future.is_woken(),
+        }
     }
 
-    /// WakeConn `wakes` when the response is known. Returns false if it is already known.
+    /// Wakes the connection when the response is known or its future wants to be polled. Returns false if that is so already.
     pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        let Some(core) = &self.core else { return true };
-        let mut state = core.lock();
-        if !state.is_over {
-            state.waiter = Some((wakes.clone(), key));
+        match &self.provider {
+            Provider::Time => true,
+            Provider::Sender(core) => {
+                let mut state = core.lock();
+                if !state.is_over {
+                    state.waiter = Some((wakes.clone(), key));
+                }
+                !state.is_over
+            }
+            Provider::Future(future) => future.watch(wakes, key),
         }
-        !state.is_over
+    }
+
+    /// Returns whether a future provides the response. It has no use if the client has left.
+    pub(crate) fn is_future(&self) -> bool {
+        matches!(self.provider, Provider::Future(_))
+    }
+
+    /// Polls the future, if there is one. Returns whether it is still pending.
+    pub(crate) fn poll_is_pending(&mut self) -> bool {
+        match &mut self.provider {
+            Provider::Future(future) => future.poll().is_pending(),
+            Provider::Time | Provider::Sender(_) => false,
+        }
     }
 
     pub(super) fn add_filter(&mut self, filter: impl StreamFilter) {
@@ -275,11 +311,15 @@ impl Deferred {
     /// Takes the response to send at this `moment`. It is then too late for another response. `placeholder` is the
     /// response that middleware saw and changed.
     pub(crate) fn take(mut self, mut placeholder: Response, moment: Instant) -> Response {
-        let sent = self.core.as_ref().and_then(|core| {
-            let mut state = core.lock();
-            state.is_over = true;
-            state.sent.take()
-        });
+        let sent = match &mut self.provider {
+            Provider::Time => None,
+            Provider::Sender(core) => {
+                let mut state = core.lock();
+                state.is_over = true;
+                state.sent.take()
+            }
+            Provider::Future(future) => future.take_output(),
+        };
         // An available response is sent, even if the loop could not check for it in time.
         let too_late =
             if sent.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
@@ -307,18 +347,30 @@ impl Deferred {
         if let Some((deadline, too_late)) = self.until.take() {
             response = response.sent_by(moment, deadline, || *too_late);
         }
-        for change in std::mem::take(&mut self.changes) {
+        // A change or filter that panics is dropped while it unwinds, and so are those that follow.
+        self.changes.reverse();
+        while let Some(change) = self.changes.pop() {
             let is_to_come = response.is_to_come();
+            let mut change = Guarded::new(change);
             response = change(response);
             if let Some(later) = response.later_mut().filter(|_| is_to_come) {
-                later.changes.push(change);
+                later.changes.extend(change.take());
             }
         }
-        for mut filter in std::mem::take(&mut self.filters) {
-            filter.answered(&response);
-            response = response.filter_stream(filter);
+        self.filters.reverse();
+        while let Some(filter) = self.filters.pop() {
+            response = filtered(Guarded::new(response), Guarded::new(filter));
         }
         response
+    }
+}
+
+fn filtered(mut response: Guarded<Response>, mut filter: Guarded<Box<dyn StreamFilter>>) -> Response {
+    filter.answered(&response);
+    let response = response.take().unwrap_or_default();
+    match filter.take() {
+        Some(filter) => response.filter_stream(filter),
+        None => response,
     }
 }
 
@@ -330,7 +382,11 @@ impl Drop for Deferred {
         each.drop_value(self.until.take());
         each.drop_all(std::mem::take(&mut self.filters));
         each.drop_all(std::mem::take(&mut self.changes));
-        let Some(core) = &self.core else { return };
+        let core = match std::mem::replace(&mut self.provider, Provider::Time) {
+            Provider::Time => return,
+            Provider::Future(future) => return each.drop_value(future),
+            Provider::Sender(core) => core,
+        };
         let mut state = core.lock();
         state.is_over = true;
         let (sent, waiter) = (state.sent.take(), state.waiter.take());

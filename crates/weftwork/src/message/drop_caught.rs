@@ -18,6 +18,15 @@ pub(crate) fn drop_payload(panic: Box<dyn Any + Send>) {
     drop_caught(panic).unwrap_or_else(std::mem::forget);
 }
 
+/// Calls code of the user. A panic becomes what `recover` makes of its payload, which is dropped without another panic.
+pub(crate) fn caught<T>(call: impl FnOnce() -> T, recover: impl FnOnce(&(dyn Any + Send)) -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let recovered = recover(&*panic);
+        drop_payload(panic);
+        recovered
+    })
+}
+
 /// Drops several values, because a second panic while the first one unwinds would end the process. The first panic goes on at
 /// the end.
 #[derive(Default)]
@@ -56,6 +65,11 @@ impl<T> Guarded<T> {
     pub(crate) fn new(value: T) -> Guarded<T> {
         Guarded(Some(value))
     }
+
+    /// Takes the value out. Later calls return None.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
 }
 
 impl<T> Deref for Guarded<T> {
@@ -73,8 +87,11 @@ impl<T> DerefMut for Guarded<T> {
 }
 
 impl<T> Drop for Guarded<T> {
+    #[inline]
     fn drop(&mut self) {
-        DropEach::default().drop_value(self.0.take());
+        if let Some(value) = self.0.take() {
+            DropEach::default().drop_value(value);
+        }
     }
 }
 

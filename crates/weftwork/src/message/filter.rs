@@ -131,21 +131,25 @@ impl Response {
         if let Payload::Stream(write) = self.payload {
             let mut filter = Guarded::new(filter);
             self.payload = Payload::Stream(Box::new(move |out| {
-                let written = catch_unwind(AssertUnwindSafe(|| {
+                let mut written = Guarded::new(catch_unwind(AssertUnwindSafe(|| {
                     write(&mut BodyWriter::new(&mut Filtered {
                         filter: &mut *filter,
                         below: out.exchange(),
                     }))?;
                     filter.finish(out)
-                }));
+                })));
                 let exchange = out.exchange();
-                let instead = match &written {
+                let instead = match &*written {
                     Ok(Ok(())) => return Ok(()),
                     Ok(Err(error)) => Some(Error::status_of(error)),
                     Err(panic) => exchange.status_of_panic(&**panic),
                 };
                 filter.failed(instead.filter(|_| !exchange.has_begun()));
-                written.unwrap_or_else(|panic| resume_unwind(panic))
+                match written.take() {
+                    Some(Err(panic)) => resume_unwind(panic),
+                    Some(Ok(written)) => written,
+                    None => Ok(()),
+                }
             }));
         }
         self

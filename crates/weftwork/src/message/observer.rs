@@ -3,6 +3,7 @@
 //! Middleware [attaches](super::Request::observe) an observer to each request that passes it. For a request that the server
 //! refuses, no middleware runs, and an [`Observer`] of the server is asked for the observer of the response.
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,9 @@ use http::{Method, StatusCode, Version};
 use weftwork_wire::{Field, Head};
 
 use super::client::{self, Source};
+use crate::error::{OneLine, panic_message};
 pub(crate) use crate::transport::events::Event;
+use crate::transport::log_queue::log_line;
 
 /// Observes a whole server.
 pub trait Observer: Send + Sync {
@@ -27,6 +30,13 @@ pub trait Observer: Send + Sync {
 pub trait ResponseObserver: Send {
     /// Takes the end of the response. The caller may be an event loop, so the function must not block.
     fn on_end(self: Box<Self>, end: &ResponseEnd);
+}
+
+/// Logs the panic of an observer, which costs what the callback returns.
+#[cold]
+pub(crate) fn log_panic<T: Default>(panic: &(dyn Any + Send)) -> T {
+    log_line!(Error, "an observer of responses panicked: {}", OneLine(panic_message(panic)));
+    T::default()
 }
 
 /// End of a response: the kernel has accepted its last byte, or nothing more of it is sent.

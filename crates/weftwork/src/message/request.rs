@@ -255,7 +255,7 @@ impl<'c> Request<'c> {
         self.exchange.body_left()
     }
 
-    /// Returns the trailer fields of a chunked body. They are available after the body was read to its end. For a small
+    /// Returns the trailer fields of a chunked body, or of any body in HTTP/2. They are available after the body was read to its end. For a small
     /// body, which is read ahead, they are available from the start. They are never merged with the fields of the head
     /// (RFC 9110 section 6.5.1).
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::deferred::Deferred;
+use super::drop_caught::Guarded;
 use super::feed::Feed;
 use super::handler_error::HandlerError;
 use super::upgrade::{IdlePolicy, UpgradeFn, UpgradeHandler};
@@ -66,7 +67,7 @@ pub(crate) enum LongLived {
     /// An upgraded protocol, on a thread or a fiber of its own.
     Upgrade(UpgradeFn),
     /// An upgraded protocol without a thread.
-    FeedUpgrade(Feed, Box<dyn UpgradeHandler>, IdlePolicy),
+    FeedUpgrade(Feed, Guarded<Box<dyn UpgradeHandler>>, IdlePolicy),
 }
 
 impl LongLived {
@@ -193,9 +194,11 @@ impl Response {
     /// });
     /// ```
     pub fn stream(write: impl FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send + 'static) -> Response {
+        // Middleware may panic while it has the response, and then drops what `write` has captured.
+        let mut write = Guarded::new(write);
         Response {
             content_type: Some(OCTETS),
-            payload: Payload::Stream(Box::new(write)),
+            payload: Payload::Stream(Box::new(move |out| write.take().map_or(Ok(()), |write| write(out)))),
             ..Response::new(StatusCode::OK)
         }
     }

@@ -11,6 +11,7 @@ use std::time::Instant;
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
 
+use super::drop_caught::Guarded;
 use super::exchange::UpgradedIo;
 use super::feed::Feed;
 use super::response::{LongLived, Payload, Response};
@@ -256,6 +257,12 @@ impl fmt::Display for UpgradePanic {
 
 impl std::error::Error for UpgradePanic {}
 
+/// Middleware may panic while it has the response, and then drops what `take` has captured.
+fn guarded(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> UpgradeFn {
+    let mut take = Guarded::new(take);
+    Box::new(move |upgraded| take.take().map_or(Ok(()), |take| take(upgraded)))
+}
+
 impl Response {
     /// Returns 101. The connection then speaks `protocol`, and `take` runs with it after the response was sent.
     ///
@@ -289,7 +296,7 @@ impl Response {
         protocol: HeaderValue,
         take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::Upgrade(Box::new(take)))
+        Response::switch(protocol, LongLived::Upgrade(guarded(take)))
     }
 
     /// Returns 101 like [`upgrade`](Response::upgrade), without a thread (except in the engine `workers`). The event
@@ -303,7 +310,8 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::FeedUpgrade(feed, Box::new(handler), IdlePolicy::Bounded))
+        let handler = Guarded::new(Box::new(handler) as Box<dyn UpgradeHandler>);
+        Response::switch(protocol, LongLived::FeedUpgrade(feed, handler, IdlePolicy::Bounded))
     }
 
     /// Returns the same for a protocol that detects by itself whether its client is alive.
@@ -313,14 +321,15 @@ impl Response {
         feed: Feed,
         handler: impl UpgradeHandler + 'static,
     ) -> Response {
-        Response::switch(protocol, LongLived::FeedUpgrade(feed, Box::new(handler), IdlePolicy::Probed))
+        let handler = Guarded::new(Box::new(handler) as Box<dyn UpgradeHandler>);
+        Response::switch(protocol, LongLived::FeedUpgrade(feed, handler, IdlePolicy::Probed))
     }
 
     /// Returns 200 to CONNECT. The connection is then a tunnel, and `take` runs with it as with
     /// [`upgrade`](Response::upgrade). For another method, the response is 500. If the body of the request was not
     /// read, it is 400.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
-        let payload = Payload::LongLived(Box::new(LongLived::Upgrade(Box::new(take))));
+        let payload = Payload::LongLived(Box::new(LongLived::Upgrade(guarded(take))));
         Response { payload, ..Response::new(StatusCode::OK) }
     }
 

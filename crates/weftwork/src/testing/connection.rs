@@ -232,7 +232,7 @@ impl TestConnection {
                 Step::Write => {
                     self.ends_with_head = !conn.sends_body();
                     match conn.flush(now) {
-                        Ok(Flushed::All | Flushed::BudgetSpent) => {}
+                        Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => {}
                         Ok(Flushed::WouldBlock) if expires(conn, &self.server) => {}
                         Ok(Flushed::WouldBlock) => return,
                         Err(_) => self.close(),

@@ -211,7 +211,7 @@ impl Http2Connection {
                     Err(_) => return (false, true),
                 },
                 Step::Write => match conn.flush(now) {
-                    Ok(Flushed::All | Flushed::BudgetSpent) => {}
+                    Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => {}
                     Ok(Flushed::WouldBlock) if expires(conn, &self.server) => {}
                     Ok(Flushed::WouldBlock) => return (true, did),
                     Err(_) => return (false, true),
@@ -284,7 +284,7 @@ impl Ends {
                     Err(_) => self.close(),
                 },
                 Step::Write => match conn.flush(now) {
-                    Ok(Flushed::All | Flushed::BudgetSpent) => {}
+                    Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => {}
                     Ok(Flushed::WouldBlock) if expires(conn, server) => {}
                     Ok(Flushed::WouldBlock) => return did,
                     Err(_) => self.close(),

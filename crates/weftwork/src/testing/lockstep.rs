@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::connection::TestConnection;
+use crate::message::drop_caught::drop_payload;
 use crate::transport::Tick;
 
 /// Maximum time of the system's clock. A handler that takes longer waits for something that will not happen.
@@ -100,7 +101,7 @@ impl Drop for Driver {
         self.limits = None;
         if let Some(thread) = self.thread.take() {
             // A panic of a handler ends in its response. A panic of the test client was already printed.
-            let _ = thread.join();
+            thread.join().unwrap_or_else(drop_payload);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,8 @@ use super::log_limit::LogLimit;
 use super::reserve_fd::ReserveFd;
 use super::system;
 use super::watchdog::Watchdog;
-use crate::message::observer::Observer;
+use crate::message::drop_caught::caught;
+use crate::message::observer::{Observer, log_panic};
 use crate::message::{Handler, RequestLine, random_below};
 use crate::settings::{Settings, or_never};
 use crate::transport::log_queue::log_line;
@@ -128,7 +128,7 @@ impl Context {
     /// Counts an event, and passes it to the observers.
     pub(crate) fn record(&self, event: Event) {
         self.counters.count(&event);
-        self.observers.iter().for_each(|observer| observer.on_event(&event));
+        self.observers.iter().for_each(|observer| caught(|| observer.on_event(&event), log_panic));
     }
 
     /// Returns the observers of all requests.
@@ -140,7 +140,7 @@ impl Context {
     #[cold]
     pub(crate) fn pattern(&self, line: &RequestLine<'_>) -> Option<String> {
         let handler = self.handler.as_ref()?;
-        catch_unwind(AssertUnwindSafe(|| handler.pattern(line).map(Into::into))).ok().flatten()
+        caught(|| handler.pattern(line).map(Into::into), |_| None)
     }
 
     /// Logs a line about what the system refuses, unless a line was logged in this second.

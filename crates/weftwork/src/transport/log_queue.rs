@@ -7,13 +7,14 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
 use log::{Level, Record};
+
+use crate::message::drop_caught::caught;
 
 /// Lines in the queue. Clients cause at most ten lines a second, and handlers any number.
 const LINES_MAX: usize = 4096;
@@ -136,8 +137,7 @@ pub(crate) fn submit(origin: Origin, text: fmt::Arguments<'_>) {
 /// Formats a line. A panic of a value in the line, which may be the user's, costs only the rest of the line.
 fn formatted(text: fmt::Arguments<'_>) -> String {
     let mut line = String::new();
-    let is_whole = catch_unwind(AssertUnwindSafe(|| line.write_fmt(text).is_ok()));
-    if !is_whole.unwrap_or(false) {
+    if !caught(|| line.write_fmt(text).is_ok(), |_| false) {
         line.push_str(" (the rest of this line failed while it was formatted)");
     }
     line
@@ -214,7 +214,7 @@ fn write(origin: Origin, text: fmt::Arguments<'_>) {
     let mut record = Record::builder();
     record.level(level).target(module).module_path_static(Some(module));
     let record = record.file_static(Some(file)).line(Some(line)).args(text).build();
-    let _ = catch_unwind(AssertUnwindSafe(|| log::logger().log(&record)));
+    caught(|| log::logger().log(&record), |_| ());
 }
 
 #[cfg(test)]

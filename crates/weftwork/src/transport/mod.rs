@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod buffers;
+mod cgroup_memory;
 pub(crate) mod context;
 pub(crate) mod deadlines;
 pub(crate) mod events;
@@ -9,8 +10,10 @@ pub(crate) mod listener;
 pub(crate) mod log_file;
 pub(crate) mod log_limit;
 pub(crate) mod log_queue;
+pub(crate) mod open_count;
 pub(crate) mod panic_log;
 pub(crate) mod reserve_fd;
+pub(crate) mod slow_file;
 mod socket_file;
 pub(crate) mod socket_share;
 pub(crate) mod stream;

@@ -193,6 +193,8 @@ impl Stream {
 
     /// Sends a part of a file from `offset`, and advances `offset`. On Linux, the bytes never enter this process.
     pub(crate) fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
+        #[cfg(test)]
+        super::slow_file::testing::wait_if_held(file);
         #[cfg(target_os = "linux")]
         if let Stream::Socket(socket) = self {
             return socket.send_file(file, offset, count);

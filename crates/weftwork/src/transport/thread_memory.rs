@@ -1,7 +1,7 @@
 //! Leaves address space for allocations when threads are started, because an allocation that fails ends the process.
 //!
 //! A limit of the address space (`RLIMIT_AS`: `ulimit -v`, `LimitAS=` of systemd) counts stacks in full, however little of
-//! them is used. The limit of a cgroup counts only used pages, and needs no reserve here.
+//! them is used. The limit of a cgroup counts only used pages (`cgroup_memory.rs`).
 
 use std::io;
 use std::sync::OnceLock;
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use rustix::process::{Resource, getrlimit};
+
+use super::cgroup_memory;
 
 /// Address space that threads leave: for buffers, and for what handlers allocate.
 const RESERVE_BYTES: u64 = 24 << 20;
@@ -32,6 +34,10 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     if !has_room(stack_bytes()) {
         // As if the system had refused it.
         let why = "the limit of the address space (RLIMIT_AS) leaves too little beside its stack";
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+    }
+    if !cgroup_memory::has_room() {
+        let why = "the memory limit of the cgroup leaves too little beside it";
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
     }
     spawn_first(name, work)
@@ -59,7 +65,7 @@ pub(crate) fn spawn_first(name: &str, work: impl FnOnce() + Send + 'static) -> i
 /// Returns whether a thread that is started elsewhere leaves enough for allocations.
 #[cfg(feature = "fibers")]
 pub(crate) fn has_room_for_thread() -> bool {
-    has_room(stack_bytes())
+    has_room(stack_bytes()) && cgroup_memory::has_room()
 }
 
 /// Returns whether a mapping of this size leaves enough for allocations.
@@ -93,6 +99,10 @@ fn threads_that_fit(mut left: u64, threads_max: usize, mut arenas: u64) -> Optio
 
 /// Returns a warning if the stacks of all threads do not fit.
 pub(crate) fn caution(threads_max: usize) -> Option<String> {
+    caution_of_address_space(threads_max).or_else(|| cgroup_memory::caution(threads_max))
+}
+
+fn caution_of_address_space(threads_max: usize) -> Option<String> {
     let arenas = arenas_max().saturating_sub(STARTED.load(Ordering::SeqCst));
     let threads = threads_that_fit(bytes_left()?, threads_max, arenas)?;
     let arenas = match is_glibc() && std::env::var_os(ARENA_MAX).is_none() {

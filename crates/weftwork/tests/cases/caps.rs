@@ -84,6 +84,22 @@ fn silent_connections_are_closed_at_the_cap() {
     site.is_well();
 }
 
+/// A client that has its last response, and does not end its side, keeps no other client out.
+#[test]
+fn lingering_connections_are_closed_at_the_cap() {
+    let site = CASE.start_with(|s| s.connections_max(2).linger_timeout(Duration::from_secs(3600)));
+    let lingering: Vec<Client> = (0..6)
+        .map(|_| {
+            let mut client = site.client();
+            client.send_ahead("GET /close HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.answer().is(200, "last");
+            client
+        })
+        .collect();
+    drop(lingering);
+    site.is_well();
+}
+
 /// The connection that is closed to make space is not reset.
 #[test]
 fn an_evicted_client_sees_the_connection_end() {

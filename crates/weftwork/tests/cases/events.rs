@@ -137,10 +137,13 @@ fn a_writer_that_ignores_the_stop_keeps_its_interval() {
         let news = start_with(|settings| settings.heartbeat(heartbeat));
         let mut client = news.open(path);
         assert_eq!(client.chunk(), first.as_bytes());
+        // It answers PING meanwhile.
+        let reading = std::thread::spawn(move || client.rest());
         let report = news.server.shutdown(TICK * 30);
         assert_eq!((report.drained, report.cut), (0, 1), "{path}: {report}");
         let ticks = news.gone.load(Ordering::SeqCst);
         assert!((2..100).contains(&ticks), "{path}: {ticks} ticks");
+        reading.join().unwrap();
     }
 }
 

@@ -39,6 +39,23 @@ fn owned(length: usize) -> Bytes {
 /// Panics when it is told of the response, or only as it is dropped.
 struct Filter(Option<Mine>);
 
+/// Panics when it is told of the response, and then as it is dropped.
+struct FilterTwice(#[allow(dead_code)] Mine);
+
+impl StreamFilter for FilterTwice {
+    fn write(&mut self, _: &[u8], _: &mut BodyWriter<'_>) -> std::io::Result<()> {
+        panic!("a filter panics")
+    }
+
+    fn answered(&mut self, _: &Response) {
+        panic!("a filter panics")
+    }
+
+    fn failed(&mut self, _: Option<StatusCode>) {
+        panic!("a filter panics again")
+    }
+}
+
 impl StreamFilter for Filter {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> std::io::Result<()> {
         assert!(self.0.is_some(), "a filter panics");
@@ -57,6 +74,44 @@ impl UpgradeHandler for Receiver {
     fn on_data(&mut self, _: &[u8]) -> std::io::Result<usize> {
         panic!("a receiver panics")
     }
+}
+
+/// Panics with a value that panics as it is dropped.
+struct PanicsWith;
+
+impl UpgradeHandler for PanicsWith {
+    fn on_data(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        std::panic::panic_any(Mine)
+    }
+}
+
+/// Returns a body whose writer panics as it is dropped.
+fn mine_written() -> Response {
+    let mine = Mine;
+    Response::stream(move |_| {
+        drop(mine);
+        Ok(())
+    })
+}
+
+/// Returns a connection whose function panics as it is dropped.
+fn upgraded() -> Response {
+    let mine = Mine;
+    Response::upgrade(HeaderValue::from_static("echo"), move |_| {
+        drop(mine);
+        Ok(())
+    })
+}
+
+fn fed(receiver: impl UpgradeHandler + 'static) -> Response {
+    let (sender, feed) = Feed::new(FeedLimits::default());
+    std::mem::forget(sender);
+    Response::upgrade_fed(HeaderValue::from_static("echo"), feed, receiver)
+}
+
+/// Panics while it has a response, as middleware may.
+fn hold(_response: Response) -> Response {
+    panic!("a handler panics")
 }
 
 struct Odd(#[allow(dead_code)] Option<Mine>);
@@ -94,21 +149,19 @@ fn answer(case: &str, req: &mut Request<'_>) -> Response {
         "blocking-call" => weftwork::blocking(|| panic!("a blocking call panics")),
         "short" => Response::bytes(owned(100)),
         "long" => Response::bytes(owned(100_000)),
-        "writer" => {
-            let mine = Mine;
-            Response::stream(move |_| {
-                drop(mine);
-                Ok(())
-            })
+        "writer" => mine_written(),
+        "held" => hold(mine_written()),
+        "held-upgrade" => hold(upgraded()),
+        "held-receiver" => hold(fed(Receiver(Mine))),
+        "extensions" => {
+            req.extensions_mut().insert(Mine);
+            req.extensions_mut().insert(Some(Mine));
+            mine_written()
         }
         "filter" => Response::stream(|out| out.write_all(b"hello")).filter_stream(Filter(None)),
-        "two-values" => {
-            let mine = Mine;
-            Response::stream(move |_| {
-                drop(mine);
-                Ok(())
-            })
-            .filter_stream(Filter(Some(Mine)))
+        "two-values" => mine_written().filter_stream(Filter(Some(Mine))),
+        "filter-twice" => {
+            Response::stream(|_| std::panic::panic_any(Mine)).filter_stream(FilterTwice(Mine))
         }
         // These wait for longer than their clients.
         "waits" => hello()
@@ -147,6 +200,22 @@ fn answer(case: &str, req: &mut Request<'_>) -> Response {
                 response
             })
         }
+        "later-twice" => {
+            let later = Response::bytes(owned(10)).with_delay(Duration::from_millis(1));
+            later.filter_stream(FilterTwice(Mine)).filter_stream(Filter(Some(Mine)))
+        }
+        "change-twice" => {
+            let (is_late, mine, other) = (AtomicBool::new(false), Mine, Mine);
+            let later = hello().with_delay(Duration::from_millis(1)).map_final(move |response| {
+                let _ = &mine;
+                assert!(!is_late.swap(true, Ordering::SeqCst), "a change panics");
+                response
+            });
+            later.map_final(move |response| {
+                let _ = &other;
+                response
+            })
+        }
         "change-drop" => {
             let mine = Mine;
             hello().with_delay(Duration::from_millis(1)).map_final(move |response| {
@@ -176,18 +245,9 @@ fn answer(case: &str, req: &mut Request<'_>) -> Response {
             (0..2).for_each(|_| sender.send(owned(10)).unwrap());
             Response::feed(feed)
         }
-        "upgrade" => {
-            let mine = Mine;
-            Response::upgrade(HeaderValue::from_static("echo"), move |_| {
-                drop(mine);
-                Ok(())
-            })
-        }
-        "receiver" => {
-            let (sender, feed) = Feed::new(FeedLimits::default());
-            std::mem::forget(sender);
-            Response::upgrade_fed(HeaderValue::from_static("echo"), feed, Receiver(Mine))
-        }
+        "upgrade" => upgraded(),
+        "receiver" => fed(Receiver(Mine)),
+        "receiver-payload" => fed(PanicsWith),
         _ => Response::new(StatusCode::NOT_FOUND),
     }
 }
@@ -224,8 +284,15 @@ fn what_has_no_answer_yet_gets_500() {
         "filter",
         "filter-drop",
         "two-values",
+        "filter-twice",
+        "held",
+        "held-upgrade",
+        "held-receiver",
+        "extensions",
         "later",
+        "later-twice",
         "change",
+        "change-twice",
         "change-drop",
         "unused",
         "before",
@@ -241,7 +308,7 @@ fn what_has_no_answer_yet_gets_500() {
             assert!(!is_asked || answer.status == 500 && answer.closes_over_http1(), "{case}: {answer:?}");
             if is_asked {
                 client.ends_over_http1();
-                if !["later", "change"].contains(&case) {
+                if !["later", "later-twice", "change", "change-twice"].contains(&case) {
                     is_named("GET", case);
                 }
             }
@@ -314,7 +381,7 @@ fn a_connection_that_ends_early_ends_alone() {
 #[test]
 fn an_upgraded_connection_ends_alone() {
     let running = start();
-    for case in ["upgrade", "receiver"] {
+    for case in ["upgrade", "receiver", "receiver-payload"] {
         for _ in 0..3 {
             let mut client = asked(&running, "GET", case, "Connection: upgrade\r\nUpgrade: echo\r\n\r\nbytes");
             assert_eq!(client.answer_head().status, 101, "{case}");

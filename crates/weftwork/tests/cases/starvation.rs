@@ -96,6 +96,21 @@ fn a_marked_route_is_answered_though_the_queue_is_full() {
     busy.ends();
 }
 
+/// The loop goes on with a route that was quick a few times.
+#[test]
+fn an_unmarked_route_is_answered_though_the_queue_is_full() {
+    if !matches!(CASE.engine, Engine::Adaptive { .. }) {
+        return;
+    }
+    let mut busy = Busy::start(|settings| settings.queue_max(2));
+    // Not so often that it is proven to be quick.
+    (0..8).for_each(|_| busy.client().get("/new").is(200, "new"));
+    busy.block();
+    eventually("the queue is full", || busy.server.stats().shed > 0);
+    busy.client().get("/new").is(200, "new");
+    busy.ends();
+}
+
 /// The loop moves to a spare thread.
 #[test]
 fn a_proven_route_that_starts_to_block_does_not_stop_its_loop() {

@@ -116,7 +116,7 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     overload.abandons(|client| {
         client.reset();
         // A request of HTTP/2 has no socket. The loop of its connection sees the end.
-        eventually("the loop sees the end", || !over_http2::is_on() || view.stats().connections == 3);
+        eventually("the loop sees the end", || !over_http2::is_on() || view.stats().http2_streams == 3);
     });
 }
 

@@ -271,6 +271,7 @@ fn a_client_that_does_not_answer_a_close_is_disconnected() {
     while client.try_send(b"\x89\x80\0\0\0\0").is_ok() {
         assert!(begun.elapsed() < TIMEOUT, "it is heard still");
     }
+    drop(client);
     chat.is_well();
 }
 

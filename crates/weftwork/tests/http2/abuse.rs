@@ -1,7 +1,7 @@
 //! Tests of the attacks that HTTP/2 is known for: each ends its connection, and is counted.
 
 use weftwork::Settings;
-use weftwork_wire::ErrorCode;
+use weftwork_wire::{ErrorCode, Http2Settings};
 
 use super::CASE;
 use crate::support::{Http2Client, Site, eventually};
@@ -73,7 +73,7 @@ fn floods_of_cheap_frames_end_the_connection() {
         ("PRIORITY_UPDATE", "priority_update", 1_100, frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 1, b'u', b'=', b'1'])),
         ("an unknown type", "other", 1_100, frame(0x20, 0, 0, b"")),
         ("GOAWAY", "goaway", 150, frame(GOAWAY, 0, 0, &[0; 8])),
-        ("RST_STREAM", "rst_stream", 150, frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])),
+        ("RST_STREAM", "rst_stream", 1_100, frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])),
     ] {
         let site = site();
         let mut client = Http2Client::connect(&site.running);
@@ -96,9 +96,62 @@ fn floods_of_heads_end_the_connection() {
     site.is_well();
 }
 
+/// Each frame of the client lets the server send one byte more of long responses (CVE-2019-9511).
+#[test]
+fn windows_of_one_byte_end_the_connection() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect_with(&site.running, &Http2Settings { window: 0, ..Http2Settings::default() });
+    let stream = client.get("/bytes/100000");
+    client.wait_for_head(stream);
+    while client.goaways.is_empty() {
+        let received = client.received(stream);
+        client.send(&frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 1]));
+        client.wait("a byte", |client| client.received(stream) > received || !client.goaways.is_empty());
+        assert!(received < 10_000, "nothing ends the connection");
+    }
+    is_too_much("a byte each", &site, client, "window_update");
+}
+
+/// For each small message, some clients of gRPC send PING, and windows for the stream and for the connection.
+#[test]
+fn a_client_that_confirms_each_part_of_a_response_keeps_its_connection() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let stream = client.request("POST", "/echo-stream", &[("expect", "100-continue")], false);
+    client.wait("100", |client| client.interim(stream) == [100]);
+    client.ping();
+    let costly = site.running.stats().http2_costly_frames;
+    for count in 1..=700 {
+        client.send_data(stream, b"part", false);
+        client.wait_for_bytes(stream, 4 * count);
+        client.grant(stream, 4);
+        client.grant(0, 4);
+        client.ping();
+    }
+    client.send_data(stream, b"", true);
+    client.answer(stream).is(200, b"part".repeat(700));
+    assert_eq!((client.goaways.len(), site.running.stats().http2_costly_frames), (0, costly));
+}
+
+/// A browser does so with the images of a page that is left.
+#[test]
+fn a_client_that_cancels_many_requests_keeps_its_connection() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    for _ in 0..5 {
+        let opened: Vec<_> = (0..100).map(|_| open(&mut client)).collect();
+        client.ping();
+        opened.iter().for_each(|stream| client.reset(*stream));
+        client.ping();
+    }
+    let last = client.get("/");
+    client.answer(last).is(200, "hello");
+    assert_eq!(client.goaways, []);
+}
+
 /// The client makes the server reset its streams (CVE-2025-8671).
 #[test]
-fn resets_that_a_client_provokes_cost_as_much_as_its_own() {
+fn resets_that_a_client_provokes_end_the_connection() {
     let too_much = |stream| frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]);
     let nothing = |stream| frame(WINDOW_UPDATE, 0, stream, &[0; 4]);
     let too_long = |stream| frame(DATA, 0, stream, b"eleven byte");

@@ -171,10 +171,17 @@ fn trailers_pass_both_ways() {
         let answer = client.answer(stream);
         assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())], "{path}");
     }
-    let stream = client.request("POST", "/trailers", &[], false);
-    client.send_data(stream, b"body", false);
-    client.send_trailers(stream, &[("x-sum", "7"), ("traceparent", "1"), ("x_real_ip", "1")]);
-    client.answer(stream).is(200, "body|x-sum=7");
+    for fields in [&[][..], &[("content-length", "4")]] {
+        for waits in [false, true] {
+            let stream = client.request("POST", "/trailers", fields, false);
+            client.send_data(stream, b"body", false);
+            if waits {
+                client.ping();
+            }
+            client.send_trailers(stream, &[("x-sum", "7"), ("traceparent", "1"), ("x_real_ip", "1")]);
+            client.answer(stream).is(200, "body|x-sum=7");
+        }
+    }
     drop(client);
     let mut client = Client::connect(&proxy);
     client.send("GET /trailers-out/ HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");

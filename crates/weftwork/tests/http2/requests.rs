@@ -122,6 +122,9 @@ fn an_expected_100_comes_before_the_body_and_103_before_the_response() {
     client.wait("100", |client| client.interim(stream) == [100]);
     client.send_data(stream, b"hello", true);
     client.answer(stream).is(200, "hello");
+    let unasked = client.post_at_once("/echo", &fields, b"hello");
+    client.answer(unasked).is(200, "hello");
+    assert!(client.interim(unasked).is_empty(), "the body has come already");
     let ignored = client.request("POST", "/ignore", &fields, false);
     client.answer(ignored).is(200, "not read");
     assert!(client.interim(ignored).is_empty());
@@ -134,10 +137,25 @@ fn an_expected_100_comes_before_the_body_and_103_before_the_response() {
 fn trailers_pass_both_ways() {
     let site = CASE.site();
     let mut client = Http2Client::connect(&site.running);
-    let stream = client.request("POST", "/trailers", &[("x", "head")], false);
-    client.send_data(stream, b"body", false);
-    client.send_trailers(stream, &[("x-sum", "7")]);
-    client.answer(stream).is(200, "body|x-sum=7|head: x=head");
+    for (fields, body, seen) in [
+        (&[("x", "head")][..], "body", "body|x-sum=7|head: x=head"),
+        (&[("x", "head"), ("content-length", "4")], "body", "body|x-sum=7|head: x=head"),
+        (&[], "", "|x-sum=7"),
+        (&[("content-length", "0")], "", "|x-sum=7"),
+    ] {
+        for waits in [false, true] {
+            let stream = client.request("POST", "/trailers", fields, false);
+            if !body.is_empty() {
+                client.send_data(stream, body.as_bytes(), false);
+            }
+            if waits {
+                // What has arrived was read then.
+                client.ping();
+            }
+            client.send_trailers(stream, &[("x-sum", "7")]);
+            client.answer(stream).is(200, seen);
+        }
+    }
     let sum = [("x-sum".to_owned(), "7".to_owned())];
     let te = [("te", "trailers")];
     let none = &[][..];

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use weftwork::http::StatusCode;
 use weftwork::{Request, Response, Result};
 use weftwork_wire::{ErrorCode, Http2Settings};
 
 use super::CASE;
-use crate::support::{Http2Client, eventually, noise};
+use crate::support::{Gate, Http2Client, eventually, noise};
 
 const MIB: usize = 1 << 20;
 
@@ -76,7 +77,7 @@ fn a_client_that_opens_no_window_is_cut_off_and_its_siblings_go_on() {
         client.wait_for_head(sibling);
         client.grant(sibling, 10);
         client.answer(sibling).is(200, "hello");
-        client.wait_for_reset(stalled);
+        assert_eq!(client.wait_for_reset(stalled), ErrorCode::CANCEL, "{path}");
         let next = client.get("/status/204");
         client.answer(next).is(204, "");
         drop(client);
@@ -143,4 +144,35 @@ fn a_writer_waits_for_its_client() {
     assert!(written.load(Ordering::SeqCst) < MIB);
     client.grant(stream, 8 << 20);
     client.answer(stream).is(200, noise(4 * MIB));
+}
+
+/// In `reactor` and `fibers`, this handler holds the loop that has its connection.
+#[test]
+fn what_is_flushed_arrives_while_the_handler_goes_on() {
+    let gates = [(); 2].map(|()| Arc::<Gate>::default());
+    let inside = gates.clone();
+    let server = CASE.start(move |req: &mut Request| -> Result<Response> {
+        let is_interim = req.path() == "/interim";
+        let gate = inside[usize::from(is_interim)].clone();
+        if is_interim {
+            req.interim(StatusCode::EARLY_HINTS, &[])?;
+            gate.pass();
+            return Ok(Response::text("last"));
+        }
+        Ok(Response::stream(move |out| {
+            out.write_all(b"first")?;
+            out.flush()?;
+            gate.pass();
+            out.write_all(b" last")
+        }))
+    });
+    let mut client = Http2Client::connect(&server);
+    let stream = client.get("/");
+    client.wait_for_bytes(stream, 5);
+    gates[0].open();
+    client.answer(stream).is(200, "first last");
+    let stream = client.get("/interim");
+    client.wait("103", |client| client.interim(stream) == [103]);
+    gates[1].open();
+    client.answer(stream).is(200, "last");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weftwork_wire::{ErrorCode, Http2Settings};
 
-use super::CASE;
+use super::{CASE, Waits};
 use crate::support::{ANNOUNCED, Http2Client, TIMEOUT, eventually, noise};
 
 /// The first GOAWAY takes no request away: what is on its way is answered.
@@ -89,6 +89,53 @@ fn a_stop_waits_for_handlers() {
     assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
 }
 
+/// A request counts until its handler is done, as a connection of HTTP/1.1 does.
+#[test]
+fn a_stop_waits_for_a_handler_whose_client_has_left() {
+    let Some(gate) = CASE.gate() else { return };
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    client.get(gate);
+    site.inside.gate.wait_for(1);
+    eventually("its connection waits", || site.running.stats().http2_streams == 1);
+    client.vanish();
+    eventually("its connection is gone", || site.running.stats().http2_streams == 0);
+    assert_eq!(site.running.stats().connections, 1);
+    let (inside, status) = (site.inside.clone(), site.running.status());
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+    eventually("it is told", || status.is_stopping());
+    inside.gate.open();
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+}
+
+/// The client may send those requests again (RFC 9113 section 8.7).
+#[test]
+fn requests_that_no_handler_has_seen_are_refused_at_the_end() {
+    let site = CASE.site_with(|settings| settings.threads_max(4).standby_kept(1));
+    let mut client = Http2Client::connect(&site.running);
+    let mut begun = client.get_all(CASE.gate().map(|gate| [gate; 10]).into_iter().flatten());
+    // Each loop has a thread, and may have one more.
+    site.inside.gate.wait_for(begun.len().min(2));
+    let upload = client.request("POST", "/echo", &[("content-length", "10")], false);
+    client.send_data(upload, b"half ", false);
+    client.ping();
+    let report = site.running.shutdown(Duration::from_millis(300));
+    assert_eq!(report.cut, 1, "{report}");
+    client.ends();
+    assert_eq!(client.reset_of(upload), Some(ErrorCode::REFUSED_STREAM));
+    begun.retain(|stream| client.reset_of(*stream) == Some(ErrorCode::CANCEL));
+    let refused = |stream: u32| client.reset_of(stream) == Some(ErrorCode::REFUSED_STREAM);
+    assert!((1..upload).step_by(2).all(|stream| begun.contains(&stream) || refused(stream)));
+    // In other engines, handlers wait for a thread after they have begun.
+    if CASE.waits == Waits::Anyhow {
+        assert_eq!(site.inside.gate.inside(), begun.len(), "{begun:?}");
+        assert!(begun.len() < 10, "{begun:?}");
+    }
+    assert_eq!(client.goaways.last(), Some(&(upload, ErrorCode::NO_ERROR)));
+    site.inside.gate.open();
+}
+
 #[test]
 fn an_idle_connection_ends_with_the_server() {
     let site = CASE.site();
@@ -116,6 +163,19 @@ fn a_stop_ends_in_time() {
     client.ping();
     let report = site.running.shutdown(Duration::from_millis(300));
     assert_eq!((report.cut, report.stuck), (1, 0), "{report}");
+}
+
+/// A client that has its responses, and has not answered the PING behind GOAWAY, loses nothing.
+#[test]
+fn a_connection_without_requests_is_not_cut() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let stream = client.get("/");
+    client.answer(stream).is(200, "hello");
+    let report = site.running.shutdown(Duration::from_millis(300));
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+    client.ends();
+    assert_eq!(client.goaways, [(ANNOUNCED, ErrorCode::NO_ERROR), (stream, ErrorCode::NO_ERROR)]);
 }
 
 #[test]

@@ -380,16 +380,15 @@ impl Client {
     }
 
     /// Reads the response of a server that may take no request of this connection. Over TLS, there may be no session for
-    /// a response yet: the client then gets an alert, and this returns None.
+    /// a response yet: the client then gets an alert, and this returns None. So it does if the server has refused the stream.
     #[track_caller]
     pub(crate) fn refusal(&mut self) -> Option<Answer> {
-        if self.tls.is_none() {
-            return Some(self.answer());
-        }
         let error = match self.read() {
+            Ok(0) if self.http2.is_some() => return None,
             Ok(_) => return Some(self.answer()),
             Err(error) => error.to_string(),
         };
+        assert!(self.tls.is_some(), "{error}");
         assert!(error.contains("InternalError"), "{error}");
         // Without a session, the end is that of the socket.
         self.tls = None;

@@ -35,6 +35,11 @@ impl Gate {
         assert!(inside >= count, "{inside} of {count} handlers have come");
     }
 
+    /// Returns how many handlers wait here.
+    pub(crate) fn inside(&self) -> usize {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).inside
+    }
+
     /// Lets all handlers pass, now and later.
     pub(crate) fn open(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).open = true;

@@ -175,6 +175,16 @@ impl Http2Client {
         stream
     }
 
+    /// Sends a request and its short body in one write.
+    #[track_caller]
+    pub(crate) fn post_at_once(&mut self, path: &str, fields: &[(&str, &str)], body: &[u8]) -> u32 {
+        let mut out = Vec::new();
+        let stream = self.write_request("POST", path, fields, false, &mut out);
+        Http2::write_data(stream, body, true, &mut out);
+        self.send(&out);
+        stream
+    }
+
     /// Sends a whole body, or as much of it as the server takes before it resets the stream.
     #[track_caller]
     pub(crate) fn send_body(&mut self, stream: u32, body: &[u8]) {

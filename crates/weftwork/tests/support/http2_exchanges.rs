@@ -119,6 +119,16 @@ impl Exchanges {
         (mem::take(&mut self.output), left)
     }
 
+    /// Returns whether the last request has become another protocol.
+    pub(super) fn is_in_tunnel(&self) -> bool {
+        self.all.last().is_some_and(|exchange| exchange.is_tunnel && exchange.has_head)
+    }
+
+    /// Returns whether the server takes no more bytes of the other protocol.
+    pub(super) fn has_tunnel_ended(&self) -> bool {
+        self.is_in_tunnel() && self.all.last().is_some_and(|exchange| exchange.reset.is_some())
+    }
+
     /// Returns whether a part of a body can leave.
     pub(super) fn can_send(&self) -> bool {
         let has_room = |exchange: &Exchange| {

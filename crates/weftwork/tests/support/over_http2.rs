@@ -14,6 +14,9 @@ use super::request_text::RequestText;
 /// Time that a send waits for the windows. Then the body waits here, as it would in the kernel's buffer.
 const WINDOW_WAIT: Duration = Duration::from_millis(200);
 
+/// Time for which a send into a tunnel looks whether the tunnel has ended.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// Bytes of bodies that may wait here.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
@@ -84,8 +87,15 @@ impl Http2Session {
             let State { requests, exchanges, .. } = &mut *state;
             requests.read(text, exchanges);
         }
+        if lock(&self.state.0).exchanges.is_in_tunnel() {
+            // The kernel would refuse bytes for a connection of HTTP/1.1 that has ended.
+            self.wait(LOOK, io, |state| state.exchanges.has_tunnel_ended());
+        }
         let mut progress = Instant::now();
         loop {
+            if lock(&self.state.0).exchanges.has_tunnel_ended() {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
             let (sent, left) = self.flush(size, io)?;
             if left == 0 {
                 return Ok(());
@@ -98,8 +108,13 @@ impl Http2Session {
                 waited if waited >= TIMEOUT => return Err(ErrorKind::WouldBlock.into()),
                 _ => {}
             }
-            if let Some(Err(kind)) = self.wait(WINDOW_WAIT, io, |state| state.exchanges.can_send()) {
-                return Err(kind.into());
+            match self.wait(WINDOW_WAIT, io, |state| state.exchanges.can_send()) {
+                Some(Err(kind)) => return Err(kind.into()),
+                // No window grows any more.
+                Some(Ok(())) if !lock(&self.state.0).exchanges.can_send() => {
+                    return Err(ErrorKind::BrokenPipe.into());
+                }
+                _ => {}
             }
         }
     }

@@ -50,12 +50,28 @@ pub(crate) struct Chunked {
     extension_bytes: u32,
     digits: u8,
     state: ChunkState,
-    forbidden: Forbidden,
+    origin: Origin,
+}
+
+/// The message that a body belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Origin {
+    #[default]
+    Request,
+    /// A request of HTTP/2 with a declared length. The first chunk has all of its payload.
+    Stream,
+    Response,
 }
 
 impl Chunked {
     pub(super) fn of_response() -> Chunked {
-        Chunked { forbidden: Forbidden::IsDropped, ..Chunked::default() }
+        Chunked { origin: Origin::Response, ..Chunked::default() }
+    }
+
+    /// The first chunk has begun, if it is not empty, and nothing but the last chunk follows it.
+    pub(super) fn of_length(length: u64) -> Chunked {
+        let state = if length > 0 { ChunkState::Data } else { ChunkState::SizeStart };
+        Chunked { left: length, state, origin: Origin::Stream, ..Chunked::default() }
     }
 
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
@@ -72,7 +88,11 @@ impl Chunked {
                 }
                 ChunkState::Trailers => {
                     let trailers = self.trailers.get_or_insert_default();
-                    let (used, is_end) = trailers.read(&bytes[at..], limits, self.forbidden)?;
+                    let forbidden = match self.origin {
+                        Origin::Request | Origin::Stream => Forbidden::IsFault,
+                        Origin::Response => Forbidden::IsDropped,
+                    };
+                    let (used, is_end) = trailers.read(&bytes[at..], limits, forbidden)?;
                     at += used;
                     if !is_end {
                         return Ok((at, BodyEvent::NeedMore));
@@ -154,6 +174,14 @@ impl Chunked {
         }
         self.extension_bytes += 1;
         Ok(())
+    }
+
+    /// Payload that is still to come, if that is known.
+    pub(super) fn payload_left(&self) -> Option<u64> {
+        match self.origin {
+            Origin::Stream => Some(self.left),
+            Origin::Request | Origin::Response => self.is_over().then_some(0),
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -54,10 +54,9 @@ pub(crate) fn is_forbidden(name: &str) -> bool {
 }
 
 /// What becomes of a trailer that may be none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forbidden {
     /// In a request somebody wants something by it.
-    #[default]
     IsFault,
     /// In a response it is left out, and the content is as good as without it (RFC 9112 §7.1.2).
     IsDropped,

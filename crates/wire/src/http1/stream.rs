@@ -1,5 +1,6 @@
 //! Serves a stream of HTTP/2: its head was read by its connection, and its response goes there as segments.
 
+use crate::body::BodyReader;
 use crate::date::Date;
 use crate::encode::{self, Delimiter, ResponseHead};
 use crate::error::Misuse;
@@ -10,11 +11,12 @@ use crate::state::WriteEvent;
 use super::{Http1, RequestFacts};
 
 impl Http1 {
-    /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body, delimited as
-    /// `head.framing` says. The response is written as [`Segment`](crate::Segment)s.
+    /// Begins a request of HTTP/2, whose head was read by its connection. What follows is its body in chunks, so that
+    /// trailers may end it. If `head.framing` has a length, the bytes that begin the first chunk are left out: the payload
+    /// comes at once, or, if it is empty, the last chunk. The response is written as [`Segment`](crate::Segment)s.
     #[inline(never)]
     pub fn begin_stream(&mut self, head: &Head) {
-        self.begin(head);
+        self.begin(head, BodyReader::of_stream);
         self.request.is_connect |= head.protocol.is_some();
         // A stream has one request.
         self.keep_alive.and(false);

@@ -76,6 +76,11 @@ impl Http2 {
         Ok(step)
     }
 
+    /// Returns whether these bytes, of which whole frames were read before, begin with DATA of the stream.
+    pub fn is_data(bytes: &[u8], stream: u32) -> bool {
+        Header::read(bytes).is_some_and(|header| header.kind == kind::DATA && header.stream == stream)
+    }
+
     /// Reads a frame outside of field blocks. Everything that the header alone tells is checked before the payload is
     /// waited for, so the fault does not depend on how the bytes arrive.
     #[inline]

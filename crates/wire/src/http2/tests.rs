@@ -115,7 +115,7 @@ pub(super) fn talk(mut http: Http2, bytes: &[u8], step: impl Fn(usize) -> usize,
 }
 
 fn note(frame: Frame, given: &[u8], head: &Head, heads_text: &[u8], talk: &mut Talk) {
-    talk.price += frame.price();
+    talk.price += Budget::new(0).price(&frame);
     let seen = match frame {
         Frame::NeedMore => panic!("bytes were used"),
         Frame::Part => return,

@@ -141,7 +141,10 @@ pub(super) fn send(
             upload.put(conn, part);
             body.consume(count);
         }
-        if count == 0 || (!upload.in_chunks && req.body_left() == Some(0)) {
+        // Between two sides of HTTP/2, trailers may follow a body of any length.
+        let may_have_trailers =
+            upload.in_chunks || (conn.is_http2() && req.version() == http::Version::HTTP_2);
+        if count == 0 || (!may_have_trailers && req.body_left() == Some(0)) {
             upload.end(conn, req.trailers(), options);
         }
     }

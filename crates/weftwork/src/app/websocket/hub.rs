@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +12,7 @@ use super::deflate::Deflate;
 use super::frames::{self, Encoded, FrameError, FrameEvent, Incoming};
 use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
+use crate::message::drop_caught::{Guarded, caught};
 use crate::message::{Feed, FeedSender, Request, Response, UpgradeHandler, UpgradePanic};
 use crate::transport::log_queue::log_line;
 
@@ -212,7 +212,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         let receiver = HubReceiver {
             incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES, deflate.is_some()),
             hub: self.clone(),
-            socket: socket.clone(),
+            socket: Guarded::new(socket.clone()),
             sender,
             ping_sent: false,
         };
@@ -282,8 +282,11 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// Calls the function with an event. A panic must not end the loop, so it is returned as an error with its
     /// message.
     fn notify(&self, socket: &HubSocket<T>, event: SocketEvent) -> Result<(), String> {
-        let notified = catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)));
-        notified.map_err(|panic| panic_message(&*panic).to_owned())
+        let notify = || {
+            (self.shared.on)(self, socket, event);
+            Ok(())
+        };
+        caught(notify, |panic| Err(panic_message(panic).to_owned()))
     }
 }
 
@@ -303,7 +306,8 @@ fn close_after(sender: &FeedSender, frame: impl Into<Bytes>) {
 struct HubReceiver<T: Send + Sync + 'static> {
     incoming: Incoming,
     hub: WebSocketHub<T>,
-    socket: Arc<HubSocket<T>>,
+    /// It may have the last of the user's data of the socket.
+    socket: Guarded<Arc<HubSocket<T>>>,
     sender: FeedSender,
     /// Whether a ping was sent and nothing has arrived since.
     ping_sent: bool,

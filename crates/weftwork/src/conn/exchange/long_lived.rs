@@ -72,8 +72,8 @@ impl ConnExchange<'_> {
         }
         match long_lived {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
-            LongLived::FeedUpgrade(feed, receive, idle_policy) => {
-                let fed = FeedBody::new(feed, Some((receive, idle_policy)), now);
+            LongLived::FeedUpgrade(feed, mut receive, idle_policy) => {
+                let fed = FeedBody::new(feed, receive.take().map(|receive| (receive, idle_policy)), now);
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(feed) if self.conn.http.sends_body() => {

@@ -49,6 +49,9 @@ impl Exchange for ConnExchange<'_> {
     }
 
     fn client_gone(&self) -> bool {
+        if self.conn.is_stream() {
+            self.wait.exchange_frames();
+        }
         self.has_left() || self.cx.stage() == Stage::Closing
     }
 
@@ -97,7 +100,7 @@ impl Exchange for ConnExchange<'_> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         conn.http.write_interim(status, fields, output).map_err(io::Error::other)?;
-        self.push(0)
+        self.push_all()
     }
 
     fn write(&mut self, data: &[u8]) -> io::Result<()> {

@@ -178,7 +178,16 @@ impl<'a> ConnExchange<'a> {
 
     pub(super) fn start_and_push(&mut self) -> io::Result<()> {
         self.start()?;
-        self.push(0)
+        self.push_all()
+    }
+
+    /// Sends everything. A request of HTTP/2 leaves it to its connection, which may wait for this thread.
+    pub(super) fn push_all(&mut self) -> io::Result<()> {
+        self.push(0)?;
+        if self.conn.is_stream() {
+            self.wait.exchange_frames();
+        }
+        Ok(())
     }
 
     /// Sends until at most `left` bytes wait. A client that has failed is not tried again. It would get its time twice,
@@ -230,7 +239,10 @@ impl<'a> ConnExchange<'a> {
     #[cold]
     fn note_failure(&mut self, why: &io::Error) {
         match why.kind() {
-            io::ErrorKind::TimedOut => self.conn.note_timeout(self.cx),
+            io::ErrorKind::TimedOut => {
+                self.conn.cut_stream();
+                self.conn.note_timeout(self.cx);
+            }
             io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
             _ => {}
         }

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use http::Method;
 use weftwork_wire::{
-    Budget, ErrorCode, ExpectedBody, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation, Window,
+    Budget, ErrorCode, ExpectedBody, Field, Frame, Framing, Head, Http2, Http2Fault, Priority, Violation,
+    Window,
 };
 
 use super::request::prepare_connect;
@@ -62,7 +63,7 @@ impl Conn {
         let Role::Connection(mut http2) = std::mem::take(&mut self.role) else { return None };
         let mut buffers = self.buffers.take().unwrap_or_default();
         let mut request = pool.take();
-        let opened = http2.read_until_request(&mut buffers, &mut request, now, cx);
+        let opened = http2.read_until_request(&mut buffers, &mut request, None, now, cx);
         let stream = match opened {
             Ok(None) => {
                 pool.give_back(request);
@@ -71,7 +72,11 @@ impl Conn {
             Ok(Some(opened)) => {
                 // A request may be over before the connection waits. The time without requests begins again.
                 self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
-                Some(self.open(&mut http2, &opened, request, now, cx))
+                let mut stream = self.open(&mut http2, &opened, request, now, cx);
+                if stream.http.wants_continue() && Http2::is_data(buffers.unread(), opened.stream) {
+                    self.read_unasked(&mut http2, &mut buffers, (opened.stream, &mut stream), now, cx, pool);
+                }
+                Some(stream)
             }
             Err(fault) => {
                 pool.give_back(request);
@@ -88,6 +93,28 @@ impl Conn {
         self.buffers = Some(buffers);
         self.role = Role::Connection(http2);
         stream
+    }
+
+    /// Reads what has come of a body for which the client might have waited: it needs no 100 Continue (RFC 9110 section
+    /// 10.1.1).
+    #[cold]
+    fn read_unasked(
+        &self,
+        http2: &mut Http2Conn,
+        buffers: &mut Buffers,
+        (id, stream): (u32, &mut Conn),
+        now: Tick,
+        cx: &Context,
+        pool: &mut BufferPool,
+    ) {
+        let mut unused = pool.take();
+        if let Err(fault) = http2.read_until_request(buffers, &mut unused, Some(id), now, cx) {
+            http2.fail(&fault, &mut buffers.output, cx);
+            self.log_fault_of_http2(&fault, cx);
+        }
+        pool.give_back(unused);
+        // If nothing has come, the request finds that out.
+        let _ = stream.fill(now, pool);
     }
 
     /// Adds a stream, and returns its request.
@@ -113,7 +140,7 @@ impl Conn {
             recv_window: Window::default(),
             body: ExpectedBody::new(if is_connect { Framing::Chunked } else { framing }),
             is_connect,
-            is_chunked: framing == Framing::Chunked,
+            framing,
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
             is_refused: opened.fault.is_some(),
             client_ended: opened.ends,
@@ -136,11 +163,12 @@ impl Conn {
 }
 
 impl Http2Conn {
-    /// Reads frames up to the next request.
+    /// Reads frames up to the next request, or DATA `of` one stream.
     fn read_until_request(
         &mut self,
         buffers: &mut Buffers,
         request: &mut Buffers,
+        of: Option<u32>,
         now: Tick,
         cx: &Context,
     ) -> Result<Option<Opened>, Http2Fault> {
@@ -148,6 +176,9 @@ impl Http2Conn {
         let mut to = Replies { output, now, cx };
         while to.output.len() - *sent < OUTPUT_BYTES_MAX {
             let bytes = &input[*start..];
+            if of.is_some_and(|stream| !Http2::is_data(bytes, stream)) {
+                break;
+            }
             let (used, frame) = self.http.read(bytes, &cx.limits, &mut request.head, &mut request.input)?;
             if frame == Frame::NeedMore {
                 self.part_bytes = bytes.len() - used;
@@ -155,7 +186,7 @@ impl Http2Conn {
                 return Ok(None);
             }
             (self.part_bytes, self.is_pinged) = (0, false);
-            let price = frame.price();
+            let price = self.budget.price(&frame);
             if price > 0 {
                 self.charge((&frame).into(), price, &to)?;
             }
@@ -273,10 +304,9 @@ impl Http2Conn {
         self.take_reset(stream);
     }
 
-    /// Ends a stream over an error of the client that its frame has not paid for. It costs as much as a reset by the client
-    /// (CVE-2025-8671).
+    /// Ends a stream over an error of the client that its frame has not paid for (CVE-2025-8671).
     fn reset_at_cost(&mut self, fault: Http2Fault, to: &mut Replies<'_>) -> Result<(), Http2Fault> {
-        self.charge(CostlyFrame::Fault, Budget::RESET, to)?;
+        self.charge(CostlyFrame::Fault, Budget::STREAM_ERROR, to)?;
         self.reset(fault.stream, fault.code(), to);
         Ok(())
     }
@@ -326,21 +356,24 @@ impl Http2Conn {
             return self.reset_at_cost(fault, to);
         }
         entry.client_ended = ends;
-        let is_chunked = entry.is_chunked;
+        let framing = entry.framing;
         let before = entry.given;
         entry.pipe.give(|to| {
             let len = to.len();
-            append(data, is_chunked, ends, to);
+            append(data, framing, to);
+            if ends {
+                append_end(framing, &[], &[], to);
+            }
             entry.given += (to.len() - len) as u64;
         });
         if ends && entry.is_connect {
             entry.pipe.end();
         }
         self.held += entry.given - before;
+        self.note_given(stream);
         Ok(())
     }
 
-    /// Passes trailers on. Those of a body of known length are dropped, because its request reads no further.
     fn take_trailers(
         &mut self,
         stream: u32,
@@ -368,23 +401,32 @@ impl Http2Conn {
             return self.reset_at_cost(Http2Fault::stream_error(stream, violation), to);
         }
         entry.client_ended = true;
-        if entry.is_chunked {
-            let before = entry.given;
-            entry.pipe.give(|to| {
-                let len = to.len();
-                to.extend_from_slice(b"0\r\n");
-                for field in &trailers.head.fields {
-                    to.extend_from_slice(field.name.of(&trailers.input));
-                    to.extend_from_slice(b": ");
-                    to.extend_from_slice(field.value.of(&trailers.input));
-                    to.extend_from_slice(b"\r\n");
-                }
-                to.extend_from_slice(b"\r\n");
-                entry.given += (to.len() - len) as u64;
-            });
-            self.held += entry.given - before;
-        }
+        let framing = entry.framing;
+        let before = entry.given;
+        entry.pipe.give(|to| {
+            let len = to.len();
+            append_end(framing, &trailers.head.fields, &trailers.input, to);
+            entry.given += (to.len() - len) as u64;
+        });
+        self.held += entry.given - before;
+        self.note_given(stream);
         Ok(())
+    }
+
+    /// The request is woken later, because a thread that is woken for each frame would cost two switches for each.
+    fn note_given(&mut self, stream: u32) {
+        if self.given.last() != Some(&stream) {
+            self.given.push(stream);
+        }
+    }
+
+    /// Wakes the requests that have more of their bodies.
+    pub(super) fn wake_given(&mut self) {
+        for stream in self.given.drain(..) {
+            if let Some(entry) = self.streams.get_mut(stream) {
+                entry.pipe.wake_request();
+            }
+        }
     }
 
     fn take_window_of_connection(&mut self, by: u32) -> Result<(), Http2Fault> {
@@ -402,9 +444,9 @@ impl Http2Conn {
     }
 }
 
-/// Appends a part of a body, in the form in which a request of HTTP/1.1 reads it.
-fn append(data: &[u8], is_chunked: bool, ends: bool, to: &mut Vec<u8>) {
-    if !is_chunked {
+/// Appends a part of a body, in the form in which a request reads it: see [`Http1::begin_stream`](weftwork_wire::Http1::begin_stream).
+fn append(data: &[u8], framing: Framing, to: &mut Vec<u8>) {
+    if framing != Framing::Chunked {
         return to.extend_from_slice(data);
     }
     if !data.is_empty() {
@@ -413,7 +455,20 @@ fn append(data: &[u8], is_chunked: bool, ends: bool, to: &mut Vec<u8>) {
         to.extend_from_slice(data);
         to.extend_from_slice(b"\r\n");
     }
-    if ends {
-        to.extend_from_slice(b"0\r\n\r\n");
+}
+
+/// Appends the end of a body, with its trailers.
+fn append_end(framing: Framing, trailers: &[Field], text: &[u8], to: &mut Vec<u8>) {
+    match framing {
+        Framing::None => return,
+        Framing::Length(1..) => to.extend_from_slice(b"\r\n0\r\n"),
+        Framing::Length(0) | Framing::Chunked => to.extend_from_slice(b"0\r\n"),
     }
+    for field in trailers {
+        to.extend_from_slice(field.name.of(text));
+        to.extend_from_slice(b": ");
+        to.extend_from_slice(field.value.of(text));
+        to.extend_from_slice(b"\r\n");
+    }
+    to.extend_from_slice(b"\r\n");
 }

@@ -5,24 +5,23 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Buf;
-use weftwork_wire::{ErrorCode, Http2, Segment, Window};
+use weftwork_wire::{Budget, ErrorCode, Http2, Segment, Window};
 
 use super::Http2Conn;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
-use crate::error::{OneLine, panic_message};
 use crate::message::BodyPart;
-use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::GoawayReason;
-use crate::transport::log_queue::log_line;
-use crate::transport::stream::StreamState;
+use crate::transport::stream::{StreamPipe, StreamState};
 
+/// RFC 9113 section 4.1.
+const FRAME_HEADER_BYTES: usize = 9;
 /// Content of a DATA frame, which with its header fills a TLS record.
-const DATA_BYTES_MAX: u32 = (16 << 10) - 9;
+const DATA_BYTES_MAX: u32 = (16 << 10) - FRAME_HEADER_BYTES as u32;
 /// Urgencies of RFC 9218 section 4.1.
 const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
 
@@ -30,6 +29,7 @@ const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
 struct Sink<'a> {
     output: &'a mut Vec<u8>,
     window: &'a mut Window,
+    budget: &'a mut Budget,
     frame_bytes_max: u32,
     has_written_block: &'a mut bool,
     /// A response asked for the end of the connection.
@@ -52,6 +52,7 @@ impl Http2Conn {
         let mut sink = Sink {
             output,
             window: &mut self.send_window,
+            budget: &mut self.budget,
             frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
             has_written_block: &mut self.has_written_block,
             closes: false,
@@ -96,8 +97,7 @@ impl Http2Conn {
         streams.retain(|stream| {
             if stream.is_closed && !stream.is_done() {
                 // The response has broken off.
-                stream.is_reset = true;
-                write_reset(stream.id, ErrorCode::INTERNAL_ERROR, output, cx);
+                stream.break_off(ErrorCode::INTERNAL_ERROR, output, cx);
             }
             let is_wanted = stream.client_ended && stream.end_code == ErrorCode::NO_ERROR;
             // A request that is still there reads on: another protocol, or an upload that goes on after an early response.
@@ -109,7 +109,7 @@ impl Http2Conn {
             let is_over = stream.is_closed && stream.is_done();
             if is_over {
                 if !stream.is_reset {
-                    budget.earn(weftwork_wire::Budget::RESPONSE);
+                    budget.earn(Budget::RESPONSE);
                 }
                 return false;
             }
@@ -142,8 +142,14 @@ fn grant(window: &mut Window, stream: u32, wanted: u32, output: &mut Vec<u8>) {
 }
 
 impl Sink<'_> {
+    /// Returns how many bytes of content still fit, with the header of their frame. A limit that is kept exactly fills whole TLS
+    /// records, so that no small record costs a call of its own.
+    fn space(&self) -> usize {
+        OUTPUT_BYTES_MAX.saturating_sub(self.output.len() + FRAME_HEADER_BYTES)
+    }
+
     fn is_full(&self) -> bool {
-        self.output.len() >= OUTPUT_BYTES_MAX
+        self.space() == 0
     }
 
     fn block(&mut self, stream: u32, block: &[u8], ends: bool) {
@@ -158,6 +164,15 @@ impl Sink<'_> {
 }
 
 impl StreamEntry {
+    /// Resets a stream whose response is not whole. If its handler has not run and never will, the client may send the request
+    /// again (RFC 9113 section 8.7).
+    #[cold]
+    pub(super) fn break_off(&mut self, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
+        let is_unbegun = self.response == ResponsePart::Head && self.pipe.claim();
+        self.is_reset = true;
+        write_reset(self.id, if is_unbegun { ErrorCode::REFUSED_STREAM } else { code }, output, cx);
+    }
+
     /// Lets the client send more of the body. A request that reads as fast as the client sends gets a larger window.
     fn grant(&mut self, cx: &Context, output: &mut Vec<u8>) {
         let window = match self.taken >= u64::from(Window::DEFAULT) {
@@ -197,7 +212,7 @@ impl StreamEntry {
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
-        self.end_tunnel(state, sink);
+        self.end_early(state, sink);
         if state.is_left {
             let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
             if sent > 0 {
@@ -206,12 +221,14 @@ impl StreamEntry {
         }
     }
 
-    /// Ends another protocol, if its request has ended it and all its bytes were sent (RFC 8441 section 5).
+    /// Resets the stream if its request has disconnected the client. Ends another protocol, if its request has ended it and
+    /// all its bytes were sent (RFC 8441 section 5).
     #[inline]
-    fn end_tunnel(&mut self, state: StreamState, sink: &mut Sink<'_>) {
+    fn end_early(&mut self, state: StreamState, sink: &mut Sink<'_>) {
         let is_over = self.response == ResponsePart::Ended && self.client_ended;
-        if state.is_cut && !self.is_reset && !is_over {
-            self.is_reset = true;
+        if state.is_cut && !self.is_ready && !self.is_reset && !is_over {
+            // What is left of its bytes is dropped with the next turn.
+            (self.is_reset, self.is_ready) = (true, true);
             write_reset(self.id, ErrorCode::CANCEL, sink.output, sink.cx);
         } else if state.is_shut && self.response == ResponsePart::Tunnel && !self.is_reset {
             self.response = ResponsePart::Ended;
@@ -229,7 +246,7 @@ impl StreamEntry {
     ) -> Option<(usize, bool)> {
         if self.is_done() {
             // Nobody waits for them.
-            tail.drain(..).for_each(drop_part);
+            self.pipe.drop_parts(tail.drain(..));
             return (!bytes.is_empty()).then_some((bytes.len(), false));
         }
         match self.response {
@@ -290,7 +307,7 @@ impl StreamEntry {
             return None;
         }
         let window = self.send_window.available().min(sink.window.available()).min(sink.frame_bytes_max);
-        let len = available.min(u64::from(window)) as usize;
+        let len = (available.min(u64::from(window)) as usize).min(sink.space());
         if len == 0 {
             return None;
         }
@@ -303,15 +320,16 @@ impl StreamEntry {
         // They were just compared.
         let _ = sink.window.take(len as u32, 0);
         let _ = self.send_window.take(len as u32, self.id);
+        sink.budget.note_data(len, (len as u64) < available.min(u64::from(sink.frame_bytes_max)));
         let start = sink.output.len();
         sink.data(self.id, len, has_ended);
         if of_bytes > 0 {
             sink.output.extend_from_slice(&bytes[..len]);
-        } else if append_part(tail, len, sink.output).is_err() {
+        } else if append_part(&self.pipe, tail, len, sink.output).is_err() {
             sink.output.truncate(start);
             self.is_reset = true;
             write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output, sink.cx);
-            tail.drain(..).for_each(drop_part);
+            self.pipe.drop_parts(tail.drain(..));
             return None;
         }
         self.response = match (is_last, has_ended) {
@@ -324,7 +342,12 @@ impl StreamEntry {
 }
 
 /// Appends `len` bytes of the first part, which has at least as many.
-fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) -> io::Result<()> {
+fn append_part(
+    pipe: &StreamPipe,
+    tail: &mut VecDeque<BodyPart>,
+    len: usize,
+    output: &mut Vec<u8>,
+) -> io::Result<()> {
     match tail.front_mut() {
         Some(BodyPart::Bytes(bytes)) => {
             output.extend_from_slice(&bytes[..len]);
@@ -341,19 +364,7 @@ fn append_part(tail: &mut VecDeque<BodyPart>, len: usize, output: &mut Vec<u8>) 
         None => {}
     }
     if tail.front().is_some_and(|part| part.count() == 0) {
-        tail.pop_front().into_iter().for_each(drop_part);
+        pipe.drop_parts(tail.pop_front());
     }
     Ok(())
-}
-
-/// A part may have the last of its user's values, whose drop may panic.
-fn drop_part(part: BodyPart) {
-    if let Err(panic) = drop_caught(part) {
-        log_line!(
-            Error,
-            "a value of a response panicked as it was dropped: {}",
-            OneLine(panic_message(&*panic))
-        );
-        drop_payload(panic);
-    }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use weftwork_wire::{ErrorCode, Http2, Http2Fault};
 
+use super::streams::ResponsePart;
 use super::{Http2Conn, Role};
-use crate::conn::Conn;
 use crate::conn::close::FIRST_REQUEST;
 use crate::conn::refusal::{Peer, log_client};
+use crate::conn::{Conn, Flushed};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
@@ -71,6 +72,11 @@ impl Goaway {
         self.is_of_client = true;
     }
 
+    /// Returns whether the client was told that the connection ends.
+    pub(super) fn is_announced(&self) -> bool {
+        !matches!(self.step, GoawayStep::None | GoawayStep::Wanted(_))
+    }
+
     /// Returns whether no frame of the client matters any more.
     pub(super) fn is_final(&self) -> bool {
         self.step == GoawayStep::Failed
@@ -124,6 +130,24 @@ impl Http2Conn {
         }
     }
 
+    /// Ends all streams, because the server ends: those whose handlers have not run first, so that they never will.
+    fn cut(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+        for stream in self.streams.iter_mut() {
+            if stream.response == ResponsePart::Head && !stream.is_reset && stream.pipe.claim() {
+                stream.is_reset = true;
+                write_reset(stream.id, ErrorCode::REFUSED_STREAM, output, cx);
+            }
+        }
+        self.collect(now, cx, output);
+        for stream in self.streams.iter_mut().filter(|stream| !stream.is_done()) {
+            stream.break_off(ErrorCode::CANCEL, output, cx);
+        }
+        if !matches!(self.goaway.step, GoawayStep::Last { .. } | GoawayStep::Failed) {
+            cx.record(Event::GoawaySent(GoawayReason::Stop));
+            Http2::write_goaway(self.http.last_stream(), ErrorCode::NO_ERROR, output);
+        }
+    }
+
     /// Returns until when the first request may come although the server stops. Some clients, such as HAProxy, fail that
     /// request if GOAWAY comes first, also one that takes it.
     fn first_until(&self, cx: &Context) -> Option<Tick> {
@@ -166,6 +190,21 @@ impl Conn {
     #[cold]
     pub(super) fn log_fault_of_http2(&self, fault: &Http2Fault, cx: &Context) {
         log_client(cx, format_args!("closing {}: {fault}", Peer(self)));
+    }
+
+    /// Ends a connection of HTTP/2 whose requests are in progress, because the server ends. Its client learns which requests were
+    /// not begun, so that it may send them again (RFC 9113 section 8.7). No thread waits for the client.
+    #[cold]
+    pub(crate) fn cut_off_http2(mut self: Box<Conn>, now: Tick, cx: &Context) {
+        let mut buffers = self.buffers.take().unwrap_or_default();
+        if let Role::Connection(http2) = &mut self.role {
+            http2.cut(now, cx, &mut buffers.output);
+        }
+        self.buffers = Some(buffers);
+        match self.flush(now) {
+            Ok(Flushed::All) => self.send_and_close(now),
+            _ => self.cut_off(),
+        }
     }
 
     /// Handles a deadline of a connection of HTTP/2.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weftwork_wire::{ErrorCode, ExpectedBody, Priority, Window};
+use weftwork_wire::{ErrorCode, ExpectedBody, Framing, Priority, Window};
 
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::events::Counters;
@@ -22,8 +22,8 @@ pub(super) struct StreamEntry {
     pub(super) body: ExpectedBody,
     /// A CONNECT, whose DATA are bytes of another protocol.
     pub(super) is_connect: bool,
-    /// The request has no length, so its body is passed on in chunks.
-    pub(super) is_chunked: bool,
+    /// How the body is passed on.
+    pub(super) framing: Framing,
     /// Code of the reset after the response: an error of the request, or `NO_ERROR`.
     pub(super) end_code: ErrorCode,
     /// The request is not valid. Its body is dropped, and its response says why.

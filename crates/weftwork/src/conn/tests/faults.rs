@@ -120,7 +120,7 @@ impl Rig {
                 }
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::BudgetSpent) => return self.kernel.make_event(),
+                    Ok(Flushed::BudgetSpent | Flushed::SlowFile) => return self.kernel.make_event(),
                     Ok(Flushed::WouldBlock) => {
                         conn.release_buffers(&mut self.pool);
                         let due = conn.deadline(&self.cx);

@@ -1,12 +1,14 @@
 //! Tests of one request of HTTP/2.
 
+use std::cell::Cell;
+use std::io::Write as _;
 use std::time::Duration;
 
 use http::Method;
-use weftwork_wire::{Http2, Http2Settings, RequestHead};
+use weftwork_wire::{ErrorCode, Http2, Http2Settings, RequestHead};
 
 use super::*;
-use crate::message::WakeConn;
+use crate::message::{Feed, FeedLimits, WakeConn};
 
 struct NoLoop;
 
@@ -15,9 +17,10 @@ impl WakeConn for NoLoop {
 }
 
 /// Returns a bed for the only request, and its connection.
-fn request(head: &RequestHead<'_>) -> (Bed, Box<Conn>) {
-    let mut bed = Bed::with(Settings::default().http2_cleartext(true));
-    let (mut client, mut out) = (Http2::client(&Http2Settings::default()), Vec::new());
+fn request(head: &RequestHead<'_>, settings: &Http2Settings) -> (Bed, Box<Conn>) {
+    // No PING, because nobody answers it.
+    let mut bed = Bed::with(Settings::default().http2_cleartext(true).heartbeat(Duration::from_secs(3600)));
+    let (mut client, mut out) = (Http2::client(settings), Vec::new());
     client.write_preface(&mut out);
     client.write_request(head, true, &mut out).unwrap();
     bed.send(out);
@@ -50,10 +53,114 @@ fn a_later_response_to_a_client_that_has_ended_its_side_waits() {
         protocol: None,
         fields: &[],
     };
-    let (mut bed, _connection) = request(&connect);
+    let (mut bed, _connection) = request(&connect, &Http2Settings::default());
     assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
     let wait = InVain { now: bed.now };
     bed.call_with(&|_: &mut Request| Response::text("later").with_delay(Duration::from_secs(3600)), &wait);
     assert_eq!(bed.go_on(), Step::WaitFeed);
     assert!(bed.conn.watch_stream(&(Arc::new(NoLoop) as Arc<dyn WakeConn>), 0));
+}
+
+/// Wait of a handler whose client does nothing. Time passes.
+struct Passes(Cell<Tick>);
+
+impl IoWait for Passes {
+    fn now(&self) -> Tick {
+        self.0.get()
+    }
+
+    fn wait_ready(&self, _: BorrowedFd<'_>, _: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+        self.0.set(until);
+        Err(ErrorKind::TimedOut.into())
+    }
+}
+
+/// Makes the steps of a connection or of a request. Returns false if it has ended.
+fn goes_on(bed: &mut Bed, conn: &mut Conn) -> bool {
+    loop {
+        match conn.step(bed.now, &bed.cx) {
+            Step::Read if conn.is_read_ready() => drop(conn.fill(bed.now, &mut bed.pool)),
+            Step::Read | Step::WaitFeed => return true,
+            Step::Write => match conn.flush(bed.now) {
+                Ok(Flushed::All) => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            },
+            Step::Close => return false,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Gives the only request to `handler`, whose client opens no window. Returns when its stream is reset, and how.
+fn reset_of_a_stalled_response(handler: &dyn Handler) -> (Tick, ErrorCode) {
+    let head = RequestHead {
+        method: &Method::GET,
+        scheme: Some("http"),
+        path: Some("/"),
+        authority: Some("a"),
+        protocol: None,
+        fields: &[],
+    };
+    let (mut bed, mut connection) = request(&head, &Http2Settings { window: 0, ..Http2Settings::default() });
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    bed.call_with(handler, &Passes(Cell::new(bed.now)));
+    let (ours, _) = UnixStream::pair().unwrap();
+    let spare = Conn::new(Stream::new(OwnedFd::from(ours)), None, bed.now, &bed.cx);
+    let mut request = Some(std::mem::replace(&mut bed.conn, spare));
+    let (mut frames, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        request = request.take().and_then(|mut conn| goes_on(&mut bed, &mut conn).then_some(conn));
+        assert!(goes_on(&mut bed, &mut connection), "the connection ended");
+        while let Ok(count @ 1..) = bed.peer.read(&mut part) {
+            frames.extend_from_slice(&part[..count]);
+        }
+        let mut at = 0;
+        while let Some(header) = frames.get(at..at + 9) {
+            let len = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+            if header[3] == 3 {
+                let code = &frames[at + 9..at + 13];
+                return (bed.now, ErrorCode(u32::from_be_bytes([code[0], code[1], code[2], code[3]])));
+            }
+            at += 9 + len;
+        }
+        let due = |conn: &Conn| conn.deadline(&bed.cx);
+        let next = request.as_deref().map_or(Tick(u64::MAX), due).min(due(&connection));
+        bed.now = next;
+        for conn in request.as_deref_mut().into_iter().chain([&mut *connection]) {
+            if conn.deadline(&bed.cx) <= next {
+                conn.on_timeout(next, &bed.cx);
+            }
+        }
+        assert!(bed.now < Tick(1_000_000), "no reset");
+    }
+}
+
+/// `write_timeout` is the time of the response, wherever its bytes wait: in the request, in its stream, or in its writer.
+#[test]
+fn a_client_that_opens_no_window_has_the_time_of_one_response() {
+    let written =
+        |count: usize| move |_: &mut Request| Response::stream(move |out| out.write_all(&vec![b'x'; count]));
+    let whole = |count: usize| move |_: &mut Request| Response::bytes(vec![b'x'; count]);
+    let resets = [
+        ("short", &whole(100) as &dyn Handler),
+        ("long", &whole(1 << 20)),
+        ("written", &written(100)),
+        ("written and left", &written(100_000)),
+        ("still being written", &written(1 << 20)),
+    ]
+    .map(|(what, handler)| (what, reset_of_a_stalled_response(handler)));
+    assert_eq!(resets, resets.map(|(what, _)| (what, (Tick(30_000), ErrorCode::CANCEL))));
+}
+
+/// The client is too slow for its feed, or is not wanted any more. Nothing in the server has failed.
+#[test]
+fn a_feed_that_is_cut_is_cancelled() {
+    let cut = |_: &mut Request| {
+        let (sender, feed) = Feed::new(FeedLimits::default());
+        sender.send("message").unwrap();
+        sender.cut();
+        Response::feed(feed)
+    };
+    assert_eq!(reset_of_a_stalled_response(&cut), (Tick(0), ErrorCode::CANCEL));
 }

@@ -158,7 +158,7 @@ impl Shared {
                 Step::Read | Step::Write if conn.is_fed() => return self.flush_to_loop(conn, now),
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
-                    Ok(Flushed::WouldBlock | Flushed::BudgetSpent) => return Outcome::ToLoop,
+                    Ok(_) => return Outcome::ToLoop,
                     Err(_) => return Outcome::Closed,
                 },
                 // The connection comes from the shared poller or from a listener, so bytes have usually arrived.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Job, Mode, Shared, WorkerState};
@@ -21,15 +22,35 @@ use crate::transport::context::Stage;
 use crate::transport::events::Event;
 
 /// How a call of the handler is made.
-enum CallMode {
+enum CallMode<'a> {
     /// The leader calls it. The loop lies in its cell meanwhile, where it can be reacquired or retaken.
     Inline { route: Option<u64> },
-    /// The leader calls it, for a route that is not proven to be quick. Another thread that can lead is reserved.
-    Reserved { route: u64 },
+    /// The leader calls it, for a route that is not proven to be quick. Another thread that can lead is reserved, or this is
+    /// a trial.
+    Unproven { route: u64, trial: Option<Trial<'a>> },
     /// Another thread of the pool calls it.
     Posted,
+    /// It was called, and its response goes on with a file that may not be in memory.
+    SlowFile,
     /// Not at all: the question whether it blocks has panicked, and the request is refused.
     Refused,
+}
+
+/// A call by a leader while no thread is free, for a route that was quick so far and is not proven to be. The call may block,
+/// so there is one at a time.
+struct Trial<'a>(&'a AtomicBool);
+
+impl Trial<'_> {
+    /// Returns None if there is a trial already.
+    fn begin(has_trial: &AtomicBool) -> Option<Trial<'_>> {
+        (!has_trial.swap(true, Ordering::Acquire)).then_some(Trial(has_trial))
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// The loop, and the next request of the connection if it has arrived. `Err`: another thread leads the loop, and this
@@ -55,15 +76,16 @@ impl Shared {
                 (lp, mode) =
                     self.with_guard(lp, |_| active.guarded(&self.loops, |conn| self.call_mode(conn)));
                 let result = match mode {
-                    CallMode::Inline { route } => self.call_inline(lp, active, route, worker),
-                    CallMode::Reserved { route } => {
-                        lp.has_reserve = true;
+                    CallMode::Inline { route } => self.call_inline(lp, active, route, None, worker),
+                    CallMode::Unproven { route, trial } => {
+                        lp.has_reserve = trial.is_none();
                         // Finished responses are sent before work that may take long.
                         lp = active
                             .guarded(&self.loops, |_| self.with_guard(lp, |lp| lp.flush_batch(&self.cx)).0);
-                        self.call_inline(lp, active, Some(route), worker)
+                        self.call_inline(lp, active, Some(route), trial, worker)
                     }
                     CallMode::Posted => Ok((self.post_call(lp, active), None)),
+                    CallMode::SlowFile => self.send_slow_file(lp, active, worker),
                     CallMode::Refused => Ok(self.with_guard(lp, |lp| lp.resume(active, &self.cx))),
                 };
                 (lp, called) = match result {
@@ -90,9 +112,12 @@ impl Shared {
         }
     }
 
-    fn call_mode(self: &Arc<Shared>, conn: &mut Conn) -> CallMode {
+    fn call_mode(self: &Arc<Shared>, conn: &mut Conn) -> CallMode<'_> {
         if conn.is_upgraded() {
             return CallMode::Posted;
+        }
+        if conn.is_sending() {
+            return CallMode::SlowFile;
         }
         if conn.awaits_response() {
             // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
@@ -108,7 +133,15 @@ impl Shared {
                 CallMode::Inline { route: Some(route) }
             }
             // If this call blocks, another thread must be free to lead the loop.
-            Blocking::Learn { route } if self.pool.reserve(|| self.spawn()) => CallMode::Reserved { route },
+            Blocking::Learn { route } if self.pool.reserve(|| self.spawn()) => {
+                CallMode::Unproven { route, trial: None }
+            }
+            Blocking::Learn { route } if self.predictor.was_quick(route) => {
+                match Trial::begin(&self.has_trial) {
+                    Some(trial) => CallMode::Unproven { route, trial: Some(trial) },
+                    None => CallMode::Posted,
+                }
+            }
             Blocking::Learn { .. } => CallMode::Posted,
         }
     }
@@ -119,6 +152,7 @@ impl Shared {
         mut lp: Box<EventLoop>,
         mut active: ActiveConn,
         route: Option<u64>,
+        trial: Option<Trial<'_>>,
         worker: &mut WorkerState,
     ) -> Called {
         let (index, now) = (lp.index, lp.now());
@@ -130,6 +164,7 @@ impl Shared {
         let ThreadState { dates, slot, .. } = &mut worker.thread;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, slot };
         active.guarded(&self.loops, |conn| conn.run(call));
+        drop(trial);
         if let Some(mut lp) = current.ticket.take().and_then(|(_, ticket)| cell.reacquire(ticket)) {
             self.end_reserve(&mut lp);
             // A wait that was refused counts as stuck already.
@@ -142,6 +177,29 @@ impl Shared {
         if conn.is_upgraded() {
             // The loop may not have a leader yet, and this thread would not return to lead it.
             self.loops.send(index, LoopMessage::Adopt(conn));
+            return Err(None);
+        }
+        Err(Some(conn))
+    }
+
+    /// Sends a part of a file while the loop lies in its cell, as in a call. If reading the file takes long, another thread
+    /// leads the loop.
+    #[cold]
+    fn send_slow_file(
+        self: &Arc<Shared>,
+        lp: Box<EventLoop>,
+        mut active: ActiveConn,
+        worker: &mut WorkerState,
+    ) -> Called {
+        let (cell, now) = (&self.cells[lp.index], lp.now());
+        let ticket = cell.release(lp);
+        let flushed = active.guarded(&self.loops, |conn| conn.flush(now));
+        if let Some(lp) = cell.reacquire(ticket) {
+            return Ok(self.with_guard(lp, |lp| lp.go_on_after_file(active, flushed, &self.cx)));
+        }
+        let mut conn = active.leave_loop(&self.loops);
+        if flushed.is_err() {
+            conn.reclaim(&mut worker.thread.pool);
             return Err(None);
         }
         Err(Some(conn))

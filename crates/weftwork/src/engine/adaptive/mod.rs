@@ -37,7 +37,7 @@ pub(super) use sysmon::is_stuck;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -90,8 +90,9 @@ impl Mode {
         let (idle_kept, threads_max, spare, keep_alive) = match self {
             // Each loop reserves one thread for handlers that it does not know yet. Every loop needs a leader, regardless of
             // the limit. If all threads are in calls and a leader gets stuck too, a spare thread leads its loop.
+            // One more leads while a trial blocks.
             Mode::Adaptive { loops } => {
-                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), loops, KEEP_ALIVE)
+                (settings.standby_kept.max(loops), settings.threads_max.max(loops + 1), loops + 1, KEEP_ALIVE)
             }
             // The leader calls only marked handlers, so it does not count.
             Mode::Pool { standby } => (standby, settings.threads_max + 1, 1, POOL_KEEP_ALIVE),
@@ -126,6 +127,8 @@ struct Shared {
     cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
     pool: ThreadPool<Job, SharedPoller>,
     predictor: BlockingPredictor,
+    /// Whether a leader is in a trial: see `leader.rs`.
+    has_trial: AtomicBool,
     threads: Threads,
     /// Limits the log lines about work that waits because all threads are busy.
     starved: LogLimit,
@@ -156,7 +159,9 @@ impl Shared {
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
     ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
-        let (loops, opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
+        let (loops, mut opened) = EventLoop::open_all(mode.loops(), &listeners, cx.clock.now())?;
+        // The leader sends them as in a call.
+        opened.iter_mut().for_each(|lp| lp.sends_slow_files = false);
         let shared = Arc::new(Shared {
             mode,
             loops,
@@ -164,6 +169,7 @@ impl Shared {
             cells: opened.iter().map(|_| CachePadded::new(HandoffCell::new())).collect(),
             pool: ThreadPool::new(mode.limits(&cx.settings), SharedPoller::open(!cx.observers().is_empty())?),
             predictor: BlockingPredictor::new(),
+            has_trial: AtomicBool::new(false),
             threads: Threads::default(),
             starved: LogLimit::new(1),
             handler,

@@ -1,8 +1,10 @@
 //! Tests requests while threads are short, calls that block, and code of users that panics.
 
+mod files;
 mod scarce;
 #[cfg(target_os = "linux")]
 mod shared;
+mod trials;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,13 +48,16 @@ impl TestEngine {
     }
 
     fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
+        TestEngine::empty_in(Mode::Adaptive { loops }, handler, settings)
+    }
+
+    fn empty_in(mode: Mode, handler: impl Handler, settings: Settings) -> (TestEngine, Vec<EventLoop>) {
         let listener = burst::listener(128);
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let settings = settings.connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
-        let (shared, loops) =
-            Shared::new(Mode::Adaptive { loops }, cx, handler, Arc::new(vec![listener])).unwrap();
+        let (shared, loops) = Shared::new(mode, cx, handler, Arc::new(vec![listener])).unwrap();
         (TestEngine { shared, address }, loops)
     }
 

@@ -76,9 +76,12 @@ impl EventLoop {
         }
     }
 
-    /// Serves the next request of an HTTP/2 connection, and then the connection again.
+    /// Serves the next request of an HTTP/2 connection, and then the connection again. Its requests stay in its loop, so the
+    /// connection moves before the first one.
     #[inline(never)]
-    fn read_stream(&mut self, mut active: ActiveConn, cx: &Context) {
+    fn read_stream(&mut self, active: ActiveConn, cx: &Context) {
+        let balanced = if active.conn.owner.is_balanced { Some(active) } else { self.rebalance(active) };
+        let Some(mut active) = balanced else { return };
         let (now, pool) = (self.now, &mut self.pool);
         let stream = active.guarded(&self.loops, |conn| conn.read_frames(now, cx, pool));
         self.to_serve.push(active);
@@ -93,7 +96,7 @@ impl EventLoop {
     #[inline(never)]
     pub(super) fn rebalance(&mut self, mut active: ActiveConn) -> Option<ActiveConn> {
         active.conn.owner.is_balanced = true;
-        if active.conn.ends_with_request() {
+        if active.conn.ends_with_request() && !active.conn.has_streams() {
             return Some(active);
         }
         let Some(other) = self.loops.less_loaded(self.index, self.table.len(), UNEVEN_MAX) else {
@@ -161,8 +164,21 @@ impl EventLoop {
     /// Sends, and goes on with the connection.
     #[inline(always)]
     pub(super) fn send(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
-        let now = self.now;
-        match active.guarded(&self.loops, |conn| conn.flush(now)) {
+        let (now, may_wait) = (self.now, self.sends_slow_files);
+        let flushed = active.guarded(&self.loops, |conn| conn.flush_with(now, may_wait));
+        self.go_on(active, flushed, cx)
+    }
+
+    /// Goes on with a connection that was sent to.
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        active: ActiveConn,
+        flushed: io::Result<Flushed>,
+        cx: &Context,
+    ) -> Option<ActiveConn> {
+        match flushed {
+            Ok(Flushed::SlowFile) => return Some(active),
             Ok(Flushed::All) => return self.advance(active, cx),
             // A feed may cut off a client that reads nothing, so the connection must be woken for that.
             Ok(Flushed::WouldBlock) if !active.conn.watch_cut(&self.waker, active.conn.owner.token) => {
@@ -173,6 +189,16 @@ impl EventLoop {
             Err(_) => self.close(active),
         }
         None
+    }
+
+    #[cold]
+    pub(in crate::engine) fn go_on_after_file(
+        &mut self,
+        active: ActiveConn,
+        flushed: io::Result<Flushed>,
+        cx: &Context,
+    ) -> Option<ActiveConn> {
+        self.go_on(active, flushed, cx)
     }
 
     #[inline(never)]

@@ -98,12 +98,19 @@ impl FiberExecutor {
     fn serve(&self, active: &mut ActiveConn) {
         let mut dates = self.dates.borrow().clone();
         let (cx, handler) = (&*self.engine.cx, &*self.engine.handler);
-        let wait = FiberWait { cx };
+        let wait = FiberWait { cx, executor: Some(self) };
         let slot = self.slots.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.call_slot());
         let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, slot: &slot };
         active.guarded(&self.engine.loops, |conn| conn.run(call));
         self.slots.borrow_mut().push(slot);
         self.dates.replace(dates);
+    }
+
+    /// Lets the loop go on once, unless it is in use.
+    pub(super) fn turn(&self) {
+        if let Some(called) = self.with_loop(|lp| lp.turn(&self.engine.cx)) {
+            self.waiting.borrow_mut().extend(called);
+        }
     }
 
     /// Resumes a connection whose handler has run, and all other work that can go on. Returns the next request.
@@ -114,7 +121,13 @@ impl FiberExecutor {
         };
         let mut taken = Taken { lp: Some(lp), executor: self };
         let cx = &self.engine.cx;
-        taken.lp.as_deref_mut().and_then(|lp| lp.resume(active, cx).or_else(|| lp.poll_ready(cx)))
+        taken.lp.as_deref_mut().and_then(|lp| {
+            if active.conn.is_stream() {
+                // What the handler took is no time of its client, for the connection either.
+                lp.refresh(cx);
+            }
+            lp.resume(active, cx).or_else(|| lp.poll_ready(cx))
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use weftwork_fiber::{Interest, Signal, in_fiber, is_interruption, wait_for};
 
 use super::Fibers;
+use super::executor::FiberExecutor;
 use crate::conn::{IoWait, Readiness};
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::thread_wait::{self, ThreadWait};
@@ -22,6 +23,8 @@ use crate::transport::log_queue::log_line;
 /// Waits for a client by suspending the fiber.
 pub(super) struct FiberWait<'a> {
     pub(super) cx: &'a Context,
+    /// The loop of the thread, for a request of a connection.
+    pub(super) executor: Option<&'a FiberExecutor>,
 }
 
 impl IoWait for FiberWait<'_> {
@@ -60,6 +63,12 @@ impl IoWait for FiberWait<'_> {
         }
     }
 
+    fn exchange_frames(&self) {
+        if let Some(executor) = self.executor {
+            executor.turn();
+        }
+    }
+
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
@@ -76,7 +85,7 @@ pub(super) struct OwnedFiberWait(pub(super) Arc<Context>);
 impl OwnedFiberWait {
     fn here<T>(&self, wait: impl FnOnce(&dyn IoWait) -> T) -> T {
         match in_fiber() && OWNER.get() == Arc::as_ptr(&self.0) {
-            true => wait(&FiberWait { cx: &self.0 }),
+            true => wait(&FiberWait { cx: &self.0, executor: None }),
             false => wait(&ThreadWait::new(&self.0)),
         }
     }

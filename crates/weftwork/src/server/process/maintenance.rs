@@ -3,7 +3,6 @@
 //! A thread of its own does the work, because a log or a hook may block, and a signal that stops the server must be seen.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
@@ -11,6 +10,7 @@ use std::thread::Builder;
 use super::notify;
 use super::signals::SignalEvent;
 use crate::error::Result;
+use crate::message::drop_caught::caught;
 use crate::transport::log_file::LogFile;
 use crate::transport::log_queue::log_line;
 
@@ -70,12 +70,12 @@ fn work(hooks: &ReloadHooks, events: &Receiver<SignalEvent>) {
         notify::notify(&notify::reloading());
         reopen("SIGHUP");
         for hook in &hooks.0 {
-            match catch_unwind(AssertUnwindSafe(|| hook())) {
-                Ok(Ok(())) => log_line!(Info, "SIGHUP: reloaded"),
-                Ok(Err(error)) => {
+            match caught(|| Some(hook()), |_| None) {
+                Some(Ok(())) => log_line!(Info, "SIGHUP: reloaded"),
+                Some(Err(error)) => {
                     log_line!(Error, "SIGHUP: cannot reload, the server goes on as before: {error}")
                 }
-                Err(_) => log_line!(Error, "SIGHUP: the reload panicked, the server goes on"),
+                None => log_line!(Error, "SIGHUP: the reload panicked, the server goes on"),
             }
         }
         notify::notify(notify::READY);

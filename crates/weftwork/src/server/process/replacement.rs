@@ -183,7 +183,7 @@ fn replace_and_tell(timeout: Duration) {
 }
 
 fn replace(timeout: Duration) -> Result<u32, Failure> {
-    check()?;
+    check(std::process::id())?;
     let shares = SocketShare::all();
     // From the start of the new process on, the sockets must not be shut down here.
     shares.iter().for_each(|share| share.hold_elsewhere(true));
@@ -203,9 +203,9 @@ fn replace(timeout: Duration) -> Result<u32, Failure> {
 }
 
 /// Refuses if the end of this process would end the new one too.
-fn check() -> Result<(), Failure> {
+fn check(pid: u32) -> Result<(), Failure> {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if std::process::id() == 1 {
+    if pid == 1 {
         return Err(Failure::Refused(
             "it is PID 1 of a container, which ends with this process: start another container and then stop this one",
         ));
@@ -328,5 +328,17 @@ fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // The process may have ended.
         let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also where the tests may not create a process namespace.
+    #[test]
+    fn the_first_process_of_a_container_is_not_replaced() {
+        let refused = check(1).unwrap_err().to_string();
+        assert!(refused.starts_with("it is PID 1 of a container"), "{refused}");
     }
 }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use super::Duplex;
 use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::{BodyPart, WakeConn};
+use crate::transport::open_count::OpenCount;
 use crate::transport::system;
 
 /// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
@@ -38,6 +40,8 @@ pub(crate) struct StreamHub {
     /// The connection, if it has no socket. It may stand for one with TLS.
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     memory: Option<Arc<dyn Duplex>>,
+    /// Counts the connection. Each of its requests holds the hub.
+    open: Option<OpenCount>,
 }
 
 #[derive(Default)]
@@ -54,14 +58,14 @@ impl fmt::Debug for HubState {
 }
 
 impl StreamHub {
-    pub(crate) fn new(local_addr: Option<SocketAddr>) -> Arc<StreamHub> {
-        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None })
+    pub(crate) fn new(local_addr: Option<SocketAddr>, open: Option<OpenCount>) -> Arc<StreamHub> {
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None, open })
     }
 
     /// The hub of a connection without a socket.
-    pub(crate) fn in_memory(memory: Arc<dyn Duplex>) -> Arc<StreamHub> {
+    pub(crate) fn in_memory(memory: Arc<dyn Duplex>, open: Option<OpenCount>) -> Arc<StreamHub> {
         let local_addr = memory.local_addr();
-        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory) })
+        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory), open })
     }
 
     /// Wakes the connection at the next change. Returns false if there is one already.
@@ -104,6 +108,8 @@ const SIGNALS: usize = 4;
 pub(crate) struct StreamPipe {
     id: u32,
     hub: Arc<StreamHub>,
+    /// The handler has the request, or the connection refuses it: see [`StreamPipe::claim`].
+    is_claimed: AtomicBool,
     flow: Mutex<Flow>,
     /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait.
     signals: [OnceLock<WakePipe>; SIGNALS],
@@ -208,10 +214,23 @@ pub(crate) struct StreamState {
 /// The connection's end.
 impl StreamPipe {
     pub(crate) fn new(id: u32, hub: &Arc<StreamHub>) -> Arc<StreamPipe> {
-        Arc::new(StreamPipe { id, hub: hub.clone(), flow: Mutex::default(), signals: Default::default() })
+        Arc::new(StreamPipe {
+            id,
+            hub: hub.clone(),
+            is_claimed: AtomicBool::new(false),
+            flow: Mutex::default(),
+            signals: Default::default(),
+        })
     }
 
-    /// Passes bytes to the request. The windows limit them.
+    /// Returns true to the first caller: the handler, which may then run, or the connection, which may then tell the client that
+    /// the handler never will.
+    pub(crate) fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Passes bytes to the request. The windows limit them. A request that waits is woken by
+    /// [`wake_request`](StreamPipe::wake_request).
     pub(crate) fn give(&self, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut flow = lock(&self.flow);
         if flow.read == flow.to_request.len() {
@@ -219,7 +238,11 @@ impl StreamPipe {
             flow.read = 0;
         }
         fill(&mut flow.to_request);
-        self.wake(flow);
+    }
+
+    /// Wakes a request that waits for bytes, after some were given.
+    pub(crate) fn wake_request(&self) {
+        self.wake(lock(&self.flow));
     }
 
     /// Tells the other protocol that its client sends nothing more.
@@ -234,7 +257,7 @@ impl StreamPipe {
         let mut flow = lock(&self.flow);
         let tail = flow.reset();
         self.wake(flow);
-        drop_parts(tail);
+        self.drop_parts(tail);
     }
 
     /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done,
@@ -266,6 +289,18 @@ impl StreamPipe {
             self.wake(flow);
         }
         state
+    }
+
+    /// Drops parts of the response that were sent, or never will be. Each may have the last of its user's values, whose drop may
+    /// panic.
+    pub(crate) fn drop_parts(&self, parts: impl IntoIterator<Item = BodyPart>) {
+        for part in parts {
+            let Err(panic) = drop_caught(part) else { continue };
+            if let Some(open) = &self.hub.open {
+                open.note_panic(&*panic);
+            }
+            drop_payload(panic);
+        }
     }
 
     /// Wakes the request, wherever it waits.
@@ -302,7 +337,7 @@ impl StreamPipe {
         match flow.is_reset {
             true => {
                 drop(flow);
-                drop_parts(parts.collect());
+                self.drop_parts(parts);
             }
             false => {
                 flow.tail.extend(parts);
@@ -386,17 +421,17 @@ impl Duplex for StreamPipe {
         self.note(flow);
     }
 
-    /// Resets the stream.
+    /// Resets the stream behind the bytes that can be sent at once.
     fn shutdown_both(&self) {
         let mut flow = lock(&self.flow);
         if flow.is_reset {
             return;
         }
-        flow.is_cut = true;
-        let tail = flow.reset();
+        (flow.is_cut, flow.is_reset) = (true, true);
+        let tail = std::mem::take(&mut flow.tail);
         let is_new = !std::mem::replace(&mut flow.is_noted, true);
         self.wake(flow);
-        drop_parts(tail);
+        self.drop_parts(tail);
         if is_new {
             self.hub.note(self.id);
         }
@@ -430,15 +465,6 @@ impl Duplex for StreamPipe {
         let signal = signal.get().ok_or(io::ErrorKind::Other)?;
         signal.update(index, &mut lock(&self.flow));
         Ok(signal.reader.as_fd())
-    }
-}
-
-/// The last piece of a part has the owner of the bytes, which is the user's.
-fn drop_parts(parts: VecDeque<BodyPart>) {
-    for part in parts {
-        if let Err(panic) = drop_caught(part) {
-            drop_payload(panic);
-        }
     }
 }
 

@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, sockopt};
 
 use crate::transport::log_queue::log_line;
+#[cfg(target_os = "linux")]
+use crate::transport::slow_file::FILE_BYTES_A_CALL;
 use crate::transport::system::{MORE, SEND};
 
 #[derive(Debug)]
@@ -111,15 +113,10 @@ impl Socket {
     pub(super) fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         // sendfile(2) has no flag for non-blocking operation, so the socket's own mode must provide it.
         self.set_nonblocking(true)?;
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
+        let count = usize::try_from(count.min(FILE_BYTES_A_CALL)).unwrap_or(usize::MAX);
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
 }
-
-/// Maximum number of bytes per call, so that a slow disk or a fast peer does not hold a loop. With 256 KiB, a file of
-/// 1 MiB took 8 % more CPU.
-#[cfg(target_os = "linux")]
-const FILE_BYTES_A_CALL: usize = 2 << 20;
 
 #[inline(always)]
 pub(super) fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {

@@ -95,7 +95,7 @@ fn prices() {
     assert_eq!(price(&last), 0);
     assert_eq!(price(&headers(1, true, &[])), 1);
     assert_eq!(price(&headers(3, true, &[])), 10);
-    assert_eq!(price(&frame(kind::RST_STREAM, 0, 1, &[0; 4])), 10);
+    assert_eq!(price(&frame(kind::RST_STREAM, 0, 1, &[0; 4])), 1);
     assert_eq!(price(&frame(kind::GOAWAY, 0, 0, &[0; 20])), 10);
     assert_eq!(price(&frame(kind::SETTINGS, 0, 0, b"")), 5);
     assert_eq!(price(&frame(kind::SETTINGS, flag::ACK, 0, b"")), 1);
@@ -127,6 +127,27 @@ fn budget() {
     assert_eq!((budget.spend(1, 0).is_ok(), budget.points()), (true, 998));
     budget.earn(u32::MAX);
     assert_eq!(budget.points(), 1_000);
+}
+
+/// Three frames may confirm a DATA frame, unless windows have made it small.
+#[test]
+fn confirmations_of_data_cost_nothing() {
+    let frames =
+        [Frame::Window { stream: 1, by: 1 }, Frame::Window { stream: 0, by: 1 }, Frame::Ping([0; 8])];
+    let spent = |budget: &mut Budget| frames.each_ref().map(|frame| budget.price(frame));
+    let mut budget = Budget::new(0);
+    assert_eq!(spent(&mut budget), [1, 1, 1]);
+    for (len, is_cut, free) in [(1, false, true), (128, true, true), (127, true, false), (1, true, false)] {
+        budget.note_data(len, is_cut);
+        // What is free anyway confirms nothing.
+        assert_eq!(budget.price(&Frame::Window { stream: 1, by: 1_024 }), 0);
+        assert_eq!(budget.price(&Frame::PingAcked([0; 8])), 1);
+        assert_eq!(spent(&mut budget), if free { [0; 3] } else { [1; 3] }, "{len} {is_cut}");
+        assert_eq!(spent(&mut budget), [1, 1, 1]);
+    }
+    (0..100_000).for_each(|_| budget.note_data(1, false));
+    let free = (0..2_000).filter(|_| budget.price(&frames[0]) == 0).count();
+    assert_eq!(free, 1_000);
 }
 
 /// However often time is counted, 33 points come in a second.

@@ -228,7 +228,8 @@ fn rfc9113_8_1_1_content_length() {
     let framing = |(ends, fields): (bool, Vec<_>)| read(ends, &fields).0.framing;
     assert_eq!(framing(length(false, "7")), Framing::Length(7));
     assert_eq!(framing(length(false, "0")), Framing::Length(0));
-    assert_eq!(framing(length(true, "0")), Framing::Length(0));
+    // No end follows.
+    assert_eq!(framing(length(true, "0")), Framing::None);
     assert_eq!(read(false, &GET).0.framing, Framing::Chunked);
     faulty(true, &length(true, "1").1, ContentLengthDiffers);
     faulty(false, &length(false, "+1").1, ContentLengthInvalid);

@@ -1,10 +1,10 @@
 //! Passes lines to a writer that may block, through a queue that never blocks requests.
 
 use crate::error::panic_message;
+use crate::message::drop_caught::caught;
 use crate::transport::log_queue::log_line;
 use std::fmt;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -88,8 +88,8 @@ fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, stats:
         }
         stats.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
         let write = || writer.write_all(batch.as_bytes()).and_then(|()| writer.flush());
-        let written = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
-            Err(io::Error::other(format!("its writer panicked: {}", panic_message(&*panic))))
+        let written = caught(write, |panic| {
+            Err(io::Error::other(format!("its writer panicked: {}", panic_message(panic))))
         });
         if let Err(error) = &written {
             stats.dropped.fetch_add(count, Ordering::Relaxed);

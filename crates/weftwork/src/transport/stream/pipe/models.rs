@@ -23,7 +23,7 @@ fn waker() -> (Arc<Woken>, Arc<dyn WakeConn>) {
 }
 
 fn stream() -> Arc<StreamPipe> {
-    StreamPipe::new(1, &StreamHub::new(None))
+    StreamPipe::new(1, &StreamHub::new(None, None))
 }
 
 /// Fills the space for the response, as far as the request may.
@@ -40,7 +40,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 #[test]
 fn loom_stream_hub_loses_no_change() {
     loom::model(|| {
-        let hub = StreamHub::new(None);
+        let hub = StreamHub::new(None, None);
         let requests = [1, 3].map(|id| {
             let pipe = StreamPipe::new(id, &hub);
             thread::spawn(move || pipe.close())
@@ -64,7 +64,7 @@ fn loom_stream_hub_loses_no_change() {
 #[test]
 fn loom_stream_is_noted_again() {
     loom::model(|| {
-        let hub = StreamHub::new(None);
+        let hub = StreamHub::new(None, None);
         let pipe = StreamPipe::new(1, &hub);
         let request = {
             let pipe = pipe.clone();
@@ -128,7 +128,14 @@ fn wakes_a_request(prepare: fn(&StreamPipe), reads: bool, change: fn(&StreamPipe
 
 #[test]
 fn loom_stream_wakes_a_reader() {
-    wakes_a_request(|_| {}, true, |pipe| pipe.give(|to| to.push(b'x')));
+    wakes_a_request(
+        |_| {},
+        true,
+        |pipe| {
+            pipe.give(|to| to.push(b'x'));
+            pipe.wake_request();
+        },
+    );
 }
 
 #[test]

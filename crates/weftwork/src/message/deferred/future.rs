@@ -1,0 +1,194 @@
+//! A response that a future provides. The connection that waits for the response polls the future.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+
+use super::Provider;
+use crate::message::feed::WakeConn;
+use crate::message::into_response::IntoResponse;
+use crate::message::problem::Problem;
+use crate::message::response::Response;
+
+impl Response {
+    /// Returns the response of a future. The future is polled here, and if it is not ready, in the connection's event loop
+    /// whenever it was woken. No thread and no executor is held meanwhile. Use it for async clients of which very many wait at a time.
+    ///
+    /// A poll that blocks is a handler that blocks: the engine `adaptive` hands its loop to another thread, and the loop of a
+    /// `reactor` waits. In the engine `workers`, the connection keeps the thread that it has anyway. Futures of tokio need the context of
+    /// a runtime in each poll.
+    ///
+    /// The future has [`request_timeout`](crate::Settings::request_timeout), or 60 s if that is 0. The client then gets
+    /// 503. [`when_within`](Response::when_within) takes another limit. When the server stops, the response counts as a
+    /// request in flight for at most [`drain_timeout`](crate::Settings::drain_timeout). When the client closes its side of the
+    /// connection or resets its stream, the future is dropped. A panic in a poll is a panic of the handler.
+    ///
+    /// Middleware sees the response of a future that is ready at once. Otherwise it sees a placeholder, as with
+    /// [`later`](Response::later).
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// async fn greeting(name: String) -> String {
+    ///     format!("hello {name}\n")
+    /// }
+    ///
+    /// fn hello(req: &mut Request) -> Response {
+    ///     let name = req.path().trim_start_matches('/').to_owned();
+    ///     Response::when(greeting(name))
+    /// }
+    /// let answer = weftwork::TestClient::new(hello).get("/you").send();
+    /// assert_eq!(answer.text(), "hello you\n");
+    /// ```
+    pub fn when<F>(future: F) -> Response
+    where
+        F: Future + Send + 'static,
+        F::Output: IntoResponse,
+    {
+        let problem =
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
+        let otherwise =
+            move || problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        when(future, None, otherwise)
+    }
+
+    /// Returns the response of a future as [`when`](Response::when) does, or `otherwise` after `timeout`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weftwork::prelude::*;
+    ///
+    /// fn news(_: &mut Request) -> Response {
+    ///     let never = std::future::pending::<String>();
+    ///     Response::when_within(Duration::from_secs(20), StatusCode::NO_CONTENT, never)
+    /// }
+    /// let mut client = weftwork::TestClient::new(news).connect();
+    /// client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    /// client.advance(Duration::from_secs(20));
+    /// assert_eq!(client.response().status, StatusCode::NO_CONTENT);
+    /// ```
+    pub fn when_within<F>(timeout: Duration, otherwise: impl IntoResponse, future: F) -> Response
+    where
+        F: Future + Send + 'static,
+        F::Output: IntoResponse,
+    {
+        when(future, Some(timeout), move || otherwise.into_response())
+    }
+}
+
+fn when<F>(future: F, time: Option<Duration>, otherwise: impl FnOnce() -> Response) -> Response
+where
+    F: Future + Send + 'static,
+    F::Output: IntoResponse,
+{
+    let mut future = PendingFuture::new(async { future.await.into_response() });
+    match future.poll() {
+        Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
+        Poll::Pending => otherwise().after(time, Provider::Future(future)),
+    }
+}
+
+/// A future, and what it has returned.
+pub(super) struct PendingFuture {
+    /// None after it has returned.
+    future: Option<Pin<Box<dyn Future<Output = Response> + Send>>>,
+    output: Option<Box<Response>>,
+    wakeup: Arc<Wakeup>,
+}
+
+impl PendingFuture {
+    fn new(future: impl Future<Output = Response> + Send + 'static) -> PendingFuture {
+        PendingFuture { future: Some(Box::pin(future)), output: None, wakeup: Arc::default() }
+    }
+
+    /// Polls the future, unless it has returned already.
+    pub(super) fn poll(&mut self) -> Poll<()> {
+        let Some(future) = &mut self.future else { return Poll::Ready(()) };
+        // A wake-up during the poll asks for another one.
+        self.wakeup.lock().is_woken = false;
+        let waker = Waker::from(self.wakeup.clone());
+        let Poll::Ready(response) = future.as_mut().poll(&mut Context::from_waker(&waker)) else {
+            return Poll::Pending;
+        };
+        self.output = Some(Box::new(response));
+        self.future = None;
+        Poll::Ready(())
+    }
+
+    pub(super) fn take_output(&mut self) -> Option<Box<Response>> {
+        self.output.take()
+    }
+
+    pub(super) fn is_woken(&self) -> bool {
+        self.wakeup.lock().is_woken
+    }
+
+    /// Wakes the connection when the future wants to be polled. Returns false if it wants that already.
+    pub(super) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        let mut state = self.wakeup.lock();
+        if !state.is_woken {
+            state.waiter = Some((wakes.clone(), key));
+        }
+        !state.is_woken
+    }
+}
+
+/// What wakers of a future change. Any thread may wake, also during a poll and after the future has gone.
+#[derive(Default)]
+struct Wakeup {
+    state: Mutex<WakeState>,
+}
+
+#[derive(Default)]
+struct WakeState {
+    is_woken: bool,
+    /// Connection to wake. The connection sets it when it has nothing else to do.
+    waiter: Option<(Arc<dyn WakeConn>, usize)>,
+}
+
+impl Wakeup {
+    fn lock(&self) -> MutexGuard<'_, WakeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.is_woken, true) {
+            return;
+        }
+        let waiter = state.waiter.take();
+        drop(state);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+    }
+}
+
+impl Drop for PendingFuture {
+    /// Wakers may outlive their future, and need not keep the connection's loop.
+    fn drop(&mut self) {
+        let waiter = {
+            let mut state = self.wakeup.lock();
+            state.is_woken = true;
+            state.waiter.take()
+        };
+        drop(waiter);
+    }
+}
+
+impl fmt::Debug for PendingFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingFuture").field("is_woken", &self.is_woken()).finish_non_exhaustive()
+    }
+}
