@@ -75,7 +75,7 @@ pub use app::{
     HubSocket, Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter,
     WebSockets, websocket,
 };
-pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
+pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep, wait};
 pub use error::{Error, ErrorClass, Result};
 #[cfg(feature = "json")]
 pub use message::json;

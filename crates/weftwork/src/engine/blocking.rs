@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::wait::Wakeup;
+
 /// A blocking operation that may run on another thread.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
@@ -14,6 +16,10 @@ pub(crate) trait BlockingHook {
     fn blocking(&self, work: Work);
     /// Waits this long.
     fn sleep(&self, duration: Duration);
+    /// Waits until a future wants to be polled.
+    fn park(&self, wakeup: &Wakeup) {
+        wakeup.park();
+    }
 }
 
 thread_local! {
@@ -37,7 +43,7 @@ impl Drop for EnterGuard {
     }
 }
 
-fn hook() -> Option<Rc<dyn BlockingHook>> {
+pub(super) fn hook() -> Option<Rc<dyn BlockingHook>> {
     HOOK.with(|current| current.borrow().clone())
 }
 

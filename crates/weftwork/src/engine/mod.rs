@@ -40,6 +40,7 @@ mod sync;
 mod thread_pool;
 mod thread_wait;
 mod threads;
+mod wait;
 mod workers;
 
 #[cfg(all(test, loom))]
@@ -56,6 +57,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::blocking::{BlockingHook, Work, enter};
 pub use self::blocking::{blocking, sleep};
 pub use self::info::{ENGINES, EngineInfo};
+pub use self::wait::wait;
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use weftwork::prelude::StatusCode;
-use weftwork::{Request, Response, Running, Settings};
+use weftwork::{Engine, Request, Response, Running, Settings, wait};
 
 use super::CASE;
 use crate::support::{Client, Gate, Guarantee, eventually, is_logged, keep_log};
@@ -87,6 +87,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Shared
 fn respond(path: &str, signalled: Signalled) -> Response {
     match path {
         "/ready" => Response::when(async { "at once" }),
+        "/wait" => Response::text(wait(signalled)),
         "/pending" => Response::when(signalled),
         "/limited" => Response::when_within(Duration::from_millis(50), StatusCode::GATEWAY_TIMEOUT, signalled),
         "/panics" => Response::when(async move {
@@ -269,6 +270,43 @@ fn a_poll_that_blocks_holds_up_nobody() {
     shared.gate.open();
     for client in &mut blocked {
         client.answer().is(200, "went on");
+    }
+}
+
+/// In `fibers` it suspends its fiber, and no call blocks.
+#[test]
+fn a_handler_that_waits_for_a_future_holds_up_nobody() {
+    let suspends = matches!(CASE.engine, Engine::Fibers { .. });
+    if !suspends && !CASE.guarantees(Guarantee::QuickBesideBlocked) {
+        return;
+    }
+    let (server, shared) = start();
+    let mut waiting: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+    let mut others: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+    for client in &mut waiting {
+        waits(client, &shared, "/wait");
+    }
+    for client in &mut others {
+        client.get("/").is(200, "hello");
+    }
+    // They are not ready, and wait on.
+    shared.wake_all();
+    eventually("they are polled again", || shared.pending() == 4);
+    finish(&shared);
+    for client in &mut waiting {
+        client.answer().is(200, "ready");
+    }
+}
+
+#[test]
+fn a_handler_waits_for_a_future() {
+    let (server, shared) = start();
+    let mut client = Client::connect(&server);
+    for _ in 0..3 {
+        shared.is_ready.store(false, Ordering::SeqCst);
+        waits(&mut client, &shared, "/wait");
+        finish(&shared);
+        client.answer().is(200, "ready");
     }
 }
 

@@ -16,6 +16,7 @@ use crate::engine::handoff::Ticket;
 use crate::engine::loops::LoopMessage;
 use crate::engine::thread_wait;
 use crate::engine::threads::ThreadState;
+use crate::engine::wait::Wakeup;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -302,6 +303,11 @@ impl BlockingHook for CurrentLoop {
     fn sleep(&self, duration: Duration) {
         self.hand_off();
         std::thread::sleep(duration);
+    }
+
+    fn park(&self, wakeup: &Wakeup) {
+        self.hand_off();
+        wakeup.park();
     }
 }
 

@@ -16,6 +16,7 @@ use crate::conn::{IoWait, Readiness};
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::thread_wait::{self, ThreadWait};
 use crate::engine::threads::THREAD_LIMITS;
+use crate::engine::wait::Wakeup;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::log_queue::log_line;
@@ -177,5 +178,9 @@ impl BlockingHook for FiberBlocking {
 
     fn sleep(&self, duration: Duration) {
         weftwork_fiber::sleep(duration);
+    }
+
+    fn park(&self, wakeup: &Wakeup) {
+        wakeup.park_with(|fd| weftwork_fiber::wait_readable(fd, None));
     }
 }

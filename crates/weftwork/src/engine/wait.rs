@@ -1,0 +1,161 @@
+//! Provides `wait`, with which a handler waits for a future in every engine.
+
+use std::future::Future;
+#[cfg(feature = "fibers")]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+#[cfg(feature = "fibers")]
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use super::blocking::hook;
+
+/// Waits for a future, and returns its output. The future is polled here. If it is not ready, the engine first
+/// makes sure that other requests go on. The future may borrow, and need not be `Send`.
+///
+/// | engine | while the future is not ready |
+/// |---|---|
+/// | adaptive | the event loop is handed to another thread, then this one waits |
+/// | fibers | the fiber is suspended |
+/// | reactor, workers, pool | the thread waits; in the reactor its loop waits |
+/// | outside of a handler | the thread waits |
+///
+/// If very many clients wait at a time, return [`Response::when`](crate::Response::when), which needs no thread. Futures of
+/// tokio need the context of a runtime in each poll.
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// async fn price(tea: &str) -> usize {
+///     tea.len()
+/// }
+///
+/// fn show(req: &mut Request) -> String {
+///     let price = weftwork::wait(price(req.path()));
+///     format!("{price}\n")
+/// }
+/// assert_eq!(weftwork::TestClient::new(show).get("/assam").send().text(), "6\n");
+/// ```
+pub fn wait<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let wakeup = Arc::new(Wakeup::here());
+    let waker = Waker::from(wakeup.clone());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        match hook() {
+            Some(hook) => hook.park(&wakeup),
+            None => wakeup.park(),
+        }
+        // A wake-up during the next poll asks for another one.
+        wakeup.is_woken.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What wakers change, on any thread and also during a poll.
+pub(crate) struct Wakeup {
+    is_woken: AtomicBool,
+    thread: Thread,
+    /// Wakes a fiber. Created before a fiber's first wait, as only pending futures need a pipe.
+    #[cfg(feature = "fibers")]
+    pipe: OnceLock<(OwnedFd, OwnedFd)>,
+}
+
+impl Wakeup {
+    fn here() -> Wakeup {
+        Wakeup {
+            is_woken: AtomicBool::new(false),
+            thread: thread::current(),
+            #[cfg(feature = "fibers")]
+            pipe: OnceLock::new(),
+        }
+    }
+
+    /// Blocks this thread until a waker is called.
+    pub(super) fn park(&self) {
+        while !self.is_woken.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    }
+
+    /// Waits with a descriptor that is readable once a waker is called. Without one, blocks the thread.
+    #[cfg(feature = "fibers")]
+    pub(super) fn park_with(&self, wait_readable: impl Fn(BorrowedFd<'_>) -> std::io::Result<()>) {
+        if self.pipe.get().is_none()
+            && let Ok(pipe) = crate::transport::system::pipe()
+        {
+            let _ = self.pipe.set(pipe);
+        }
+        let Some((reader, _)) = self.pipe.get() else { return self.park() };
+        // A waker that came before the pipe was there has set this.
+        while !self.is_woken.load(Ordering::SeqCst) {
+            if wait_readable(reader.as_fd()).is_err() {
+                return self.park();
+            }
+            let _ = rustix::io::read(reader, &mut [0; 64]);
+        }
+    }
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_woken.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.thread.unpark();
+        #[cfg(feature = "fibers")]
+        if let Some((_, writer)) = self.pipe.get() {
+            // A full pipe has a byte already.
+            let _ = rustix::io::write(writer, &[0]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn a_future_is_polled_until_it_is_ready() {
+        let mut polls = 0;
+        let borrowed = &mut polls;
+        let future = poll_fn(move |cx| {
+            *borrowed += 1;
+            cx.waker().wake_by_ref();
+            if *borrowed == 3 { Poll::Ready("ready") } else { Poll::Pending }
+        });
+        assert_eq!(wait(future), "ready");
+        assert_eq!(polls, 3);
+    }
+
+    #[test]
+    fn another_thread_may_wake() {
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let mut is_begun = false;
+        wait(poll_fn(|cx| {
+            if is_ready.load(Ordering::SeqCst) {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut is_begun, true) {
+                let (is_ready, waker) = (is_ready.clone(), cx.waker().clone());
+                thread::spawn(move || {
+                    waker.wake_by_ref();
+                    is_ready.store(true, Ordering::SeqCst);
+                    waker.wake();
+                });
+            }
+            Poll::Pending
+        }));
+        assert!(is_ready.load(Ordering::SeqCst));
+    }
+}
