@@ -249,7 +249,7 @@ fn a_reset_reaches_the_other_side() {
         tunnel.reset();
         eventually("the handler sees it", || seen.load(Ordering::SeqCst) == 1);
     }
-    // What was not sent by then is lost, also the head.
+    // Bytes that were not sent by then are lost, also those of the head.
     let stream = client.borrow_mut().connect_protocol("echo", "/cut", &[], false);
     assert_eq!(client.borrow_mut().wait_for_reset(stream), ErrorCode::CANCEL);
     let mut fed = open(&client, "/fed");
