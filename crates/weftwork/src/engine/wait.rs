@@ -2,7 +2,7 @@
 
 use std::future::Future;
 #[cfg(feature = "fibers")]
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
 #[cfg(feature = "fibers")]
@@ -12,6 +12,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::blocking::hook;
+#[cfg(feature = "fibers")]
+use crate::transport::wake_pipe::WakePipe;
 
 /// Waits for a future, and returns its output. The future is polled here. If it is not ready, the engine first
 /// makes sure that other requests go on. The future may borrow, and need not be `Send`.
@@ -62,7 +64,7 @@ pub(crate) struct Wakeup {
     thread: Thread,
     /// Wakes a fiber. Created before a fiber's first wait, as only pending futures need a pipe.
     #[cfg(feature = "fibers")]
-    pipe: OnceLock<(OwnedFd, OwnedFd)>,
+    pipe: OnceLock<WakePipe>,
 }
 
 impl Wakeup {
@@ -86,17 +88,17 @@ impl Wakeup {
     #[cfg(feature = "fibers")]
     pub(super) fn park_with(&self, wait_readable: impl Fn(BorrowedFd<'_>) -> std::io::Result<()>) {
         if self.pipe.get().is_none()
-            && let Ok(pipe) = crate::transport::system::pipe()
+            && let Ok(pipe) = WakePipe::open()
         {
             let _ = self.pipe.set(pipe);
         }
-        let Some((reader, _)) = self.pipe.get() else { return self.park() };
+        let Some(pipe) = self.pipe.get() else { return self.park() };
         // A waker that came before the pipe was there has set this.
         while !self.is_woken.load(Ordering::SeqCst) {
-            if wait_readable(reader.as_fd()).is_err() {
+            if wait_readable(pipe.as_fd()).is_err() {
                 return self.park();
             }
-            let _ = rustix::io::read(reader, &mut [0; 64]);
+            pipe.clear();
         }
     }
 }
@@ -112,9 +114,8 @@ impl Wake for Wakeup {
         }
         self.thread.unpark();
         #[cfg(feature = "fibers")]
-        if let Some((_, writer)) = self.pipe.get() {
-            // A full pipe has a byte already.
-            let _ = rustix::io::write(writer, &[0]);
+        if let Some(pipe) = self.pipe.get() {
+            pipe.wake();
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod system;
 pub(crate) mod thread_memory;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
+pub(crate) mod wake_pipe;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 #[cfg(not(loom))]
@@ -27,7 +27,7 @@ use super::Duplex;
 use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::{BodyPart, WakeConn};
 use crate::transport::open_count::OpenCount;
-use crate::transport::system;
+use crate::transport::wake_pipe::WakePipe;
 
 /// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
@@ -169,30 +169,15 @@ impl Flow {
     }
 }
 
-/// A pipe with a byte in it while what is awaited is ready.
-#[derive(Debug)]
-struct WakePipe {
-    reader: OwnedFd,
-    writer: OwnedFd,
-}
-
-impl WakePipe {
-    fn open() -> io::Result<WakePipe> {
-        let (reader, writer) = system::pipe()?;
-        Ok(WakePipe { reader, writer })
+/// Gives the signal or takes it back, as `flow` is.
+fn update(signal: &WakePipe, index: usize, flow: &mut Flow) {
+    let is_ready = flow.is_ready(index & 1 != 0, index & 2 != 0);
+    if is_ready == std::mem::replace(&mut flow.is_given[index], is_ready) {
+        return;
     }
-
-    /// Gives the signal or takes it back, as `flow` is.
-    fn update(&self, index: usize, flow: &mut Flow) {
-        let is_ready = flow.is_ready(index & 1 != 0, index & 2 != 0);
-        if is_ready == std::mem::replace(&mut flow.is_given[index], is_ready) {
-            return;
-        }
-        // The pipe has space for a byte, or the byte.
-        match is_ready {
-            true => drop(rustix::io::write(&self.writer, &[0])),
-            false => drop(rustix::io::read(&self.reader, &mut [0; 1])),
-        }
+    match is_ready {
+        true => signal.wake(),
+        false => signal.clear(),
     }
 }
 
@@ -308,7 +293,7 @@ impl StreamPipe {
         let waiter = flow.waiter.take();
         for (index, signal) in self.signals.iter().enumerate() {
             if let Some(signal) = signal.get() {
-                signal.update(index, &mut flow);
+                update(signal, index, &mut flow);
             }
         }
         drop(flow);
@@ -463,8 +448,8 @@ impl Duplex for StreamPipe {
             let _ = signal.set(WakePipe::open()?);
         }
         let signal = signal.get().ok_or(io::ErrorKind::Other)?;
-        signal.update(index, &mut lock(&self.flow));
-        Ok(signal.reader.as_fd())
+        update(signal, index, &mut lock(&self.flow));
+        Ok(signal.as_fd())
     }
 }
 

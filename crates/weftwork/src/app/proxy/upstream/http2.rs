@@ -3,7 +3,6 @@
 mod conn;
 mod driver;
 mod frames;
-mod signal;
 mod state;
 mod stream;
 #[cfg(test)]
@@ -17,9 +16,10 @@ use std::time::{Duration, Instant};
 use weftwork_wire::Limits;
 
 use self::conn::SharedConn;
-use self::signal::Signal;
 pub(in crate::app::proxy) use self::stream::Http2Stream;
+use super::conn::wait_readable;
 use super::stream::UpstreamStream;
+use crate::transport::wake_pipe::WakePipe;
 
 /// Time after which a server that has chosen HTTP/1.1 may choose again.
 const HTTP1_TIME: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ struct Pool {
 
 /// A request that waits for the connection that another one makes.
 struct Waiter {
-    signal: Signal,
+    signal: WakePipe,
     failed: OnceLock<(io::ErrorKind, String)>,
 }
 
@@ -89,7 +89,7 @@ impl Http2Pool {
                 Turn::Done(acquired) => return Ok(acquired),
                 Turn::Connect => break,
                 Turn::Wait(waiter) => {
-                    waiter.signal.wait(until)?;
+                    wait_readable(&waiter.signal, until)?;
                     if let Some((kind, why)) = waiter.failed.get() {
                         return Err(io::Error::new(*kind, why.clone()));
                     }
@@ -129,7 +129,7 @@ impl Http2Pool {
         if !std::mem::replace(&mut pool.is_connecting, true) {
             return Ok(Turn::Connect);
         }
-        let waiter = Arc::new(Waiter { signal: Signal::new()?, failed: OnceLock::new() });
+        let waiter = Arc::new(Waiter { signal: WakePipe::open()?, failed: OnceLock::new() });
         pool.waiters.push(waiter.clone());
         Ok(Turn::Wait(waiter))
     }
@@ -183,7 +183,7 @@ impl Drop for Connecting<'_> {
                 // Set once, here.
                 let _ = waiter.failed.set(failed.clone());
             }
-            waiter.signal.give();
+            waiter.signal.wake();
         }
     }
 }

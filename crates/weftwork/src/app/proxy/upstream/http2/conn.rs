@@ -2,7 +2,7 @@
 //! own frames.
 //!
 //! ```text
-//! server --frames--> driver.rs (thread) --frames.rs--> streams --Signal--> stream.rs (a request, on any thread)
+//! server --frames--> driver.rs (thread) --frames.rs--> streams --WakePipe--> stream.rs (a request, on any thread)
 //!        <-- what the socket takes at once, the rest by the driver -- out <--+
 //! ```
 //!
@@ -17,9 +17,9 @@ use weftwork_wire::{ErrorCode, Http2, Http2Fault, Http2Settings, Window};
 
 use super::super::conn::{wait_readable, wait_writable};
 use super::super::stream::UpstreamStream;
-use super::signal::Signal;
 use super::state::{State, Stream, StreamEnd};
 use super::{NewConn, driver};
+use crate::transport::wake_pipe::WakePipe;
 
 /// Bytes of a response that may wait for its client. With it, a round trip of 50 ms allows 5 MB/s on each stream.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
@@ -48,7 +48,7 @@ pub(super) struct SharedConn {
     /// Whether the connection is kept without requests.
     is_kept: bool,
     /// Wakes the driver.
-    pub(super) driver: Signal,
+    pub(super) driver: WakePipe,
     state: Mutex<State>,
 }
 
@@ -68,7 +68,7 @@ impl SharedConn {
         Http2::write_window_update(0, CONN_WINDOW - Window::DEFAULT, &mut out);
         let state = State::new(http, limits, out);
         let scheme = if stream.is_tls() { "https" } else { "http" };
-        let (driver, state) = (Signal::new()?, Mutex::new(state));
+        let (driver, state) = (WakePipe::open()?, Mutex::new(state));
         let conn = Arc::new(SharedConn { stream, address, scheme, is_kept, driver, state });
         let input = conn.begin(until).map_err(not_http2)?;
         driver::start(&conn, input)?;
@@ -131,14 +131,14 @@ impl SharedConn {
     /// Takes no new requests. The connection ends with the last one.
     pub(super) fn retire(&self) {
         self.lock().is_retired = true;
-        self.driver.give();
+        self.driver.wake();
     }
 
     /// Uses the place for a stream. `write` appends the head of the request and returns the number of the stream.
     /// Returns 0 if the connection takes no more streams.
     pub(super) fn open(
         &self,
-        signal: Arc<Signal>,
+        signal: Arc<WakePipe>,
         is_head: bool,
         write: impl FnOnce(&mut Http2, &mut Vec<u8>) -> Option<u32>,
     ) -> u32 {
@@ -190,16 +190,16 @@ impl SharedConn {
             state.idle_since = Instant::now();
             state.is_retired |= !self.is_kept;
             if state.is_retired {
-                self.driver.give();
+                self.driver.wake();
             }
         }
     }
 
     /// Returns a signal for a request.
-    pub(super) fn signal(&self) -> io::Result<Arc<Signal>> {
+    pub(super) fn signal(&self) -> io::Result<Arc<WakePipe>> {
         match self.lock().spare_signals.pop() {
             Some(spare) => Ok(spare),
-            None => Ok(Arc::new(Signal::new()?)),
+            None => Ok(Arc::new(WakePipe::open()?)),
         }
     }
 
@@ -214,7 +214,7 @@ impl SharedConn {
                         return state.end_all();
                     }
                     if !std::mem::replace(&mut state.wants_write, true) {
-                        self.driver.give();
+                        self.driver.wake();
                     }
                     return;
                 }

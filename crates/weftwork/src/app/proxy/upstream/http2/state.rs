@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use weftwork_wire::{ErrorCode, ExpectedBody, Framing, Head, Http2, Http2Fault, Limits, Received, Window};
 
 use super::conn::{CONN_WINDOW, IDLE_AGE_MAX, STREAM_WINDOW};
-use super::signal::Signal;
+use crate::transport::wake_pipe::WakePipe;
 
 pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
 
@@ -29,7 +29,7 @@ pub(super) enum StreamEnd {
 
 /// What has arrived for a request, and what its server lets it send.
 pub(super) struct Stream {
-    pub(super) signal: Arc<Signal>,
+    pub(super) signal: Arc<WakePipe>,
     /// The request waits for the signal.
     pub(super) waits: bool,
     pub(super) is_head: bool,
@@ -51,7 +51,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// `send_window` is what the server lets a new stream send.
-    pub(super) fn new(signal: Arc<Signal>, is_head: bool, send_window: u32) -> Stream {
+    pub(super) fn new(signal: Arc<WakePipe>, is_head: bool, send_window: u32) -> Stream {
         Stream {
             signal,
             waits: false,
@@ -71,7 +71,7 @@ impl Stream {
 
     pub(super) fn wake(&mut self) {
         if std::mem::take(&mut self.waits) {
-            self.signal.give();
+            self.signal.wake();
         }
     }
 
@@ -109,7 +109,7 @@ pub(super) struct State {
     pub(super) is_over: bool,
     pub(super) last_received: Instant,
     pub(super) idle_since: Instant,
-    pub(super) spare_signals: Vec<Arc<Signal>>,
+    pub(super) spare_signals: Vec<Arc<WakePipe>>,
 }
 
 impl State {

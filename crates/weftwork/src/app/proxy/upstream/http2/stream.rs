@@ -9,17 +9,18 @@ use weftwork_wire::{ErrorCode, Http2, Received, RequestHead};
 
 use super::super::super::Failure;
 use super::super::super::request::Http2Head;
+use super::super::conn::wait_readable;
 use super::super::either::Part;
 use super::super::from_now;
 use super::conn::{OUT_BYTES_MAX, STREAM_WINDOW, SharedConn};
-use super::signal::Signal;
 use super::state::{Fields, State, Stream, StreamEnd};
 use crate::transport::stream::is_timed_out;
+use crate::transport::wake_pipe::WakePipe;
 
 /// A request on a shared connection. It gives up its stream when it is dropped.
 pub(in crate::app::proxy) struct Http2Stream {
     conn: Arc<SharedConn>,
-    signal: Arc<Signal>,
+    signal: Arc<WakePipe>,
     /// 0 before the head is sent, or if the connection takes no more streams.
     id: u32,
     has_tried: bool,
@@ -132,7 +133,7 @@ impl Http2Stream {
             }
             stream.waits = true;
             drop(state);
-            self.signal.wait(until)?;
+            wait_readable(&*self.signal, until)?;
         }
         Ok(true)
     }
@@ -199,7 +200,7 @@ impl Http2Stream {
                 stream.waits = true;
             }
             drop(state);
-            self.signal.wait(until)?;
+            wait_readable(&*self.signal, until)?;
         }
     }
 

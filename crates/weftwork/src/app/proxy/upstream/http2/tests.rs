@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use weftwork_wire::Limits;
 
+use super::super::conn::wait_readable;
 use super::conn::IDLE_AGE_MAX;
 use crate::app::proxy::Proxy;
 use crate::app::proxy::upstream::UpstreamConn;
@@ -41,11 +42,11 @@ fn a_connection_without_requests_ends_after_a_time() {
         let mut state = conn.lock();
         state.idle_since = state.idle_since.checked_sub(IDLE_AGE_MAX).unwrap();
         drop(state);
-        conn.driver.give();
+        conn.driver.wake();
     };
     age();
     // The driver has looked when it has taken the signal.
-    eventually(|| conn.driver.wait(Instant::now()).is_err());
+    eventually(|| wait_readable(&conn.driver, Instant::now()).is_err());
     assert!(conn.is_open(), "a place is taken");
     drop(place);
     age();
