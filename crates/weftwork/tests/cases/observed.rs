@@ -1,27 +1,13 @@
 //! Tests that metrics and access log see what clients see, however a response is made.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
 use weftwork::{Handler, HandlerExt, Request, Response, Router, Running, Settings};
 
 use super::CASE;
-use crate::support::{Client, Gate, eventually, tls};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(data);
-        Ok(data.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::support::{Client, Gate, eventually, tls, Lines};
 
 struct Observed {
     running: Running,

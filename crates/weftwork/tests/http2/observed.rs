@@ -1,7 +1,6 @@
 //! Tests that metrics and access log tell of requests of HTTP/2, and of the ends of streams and connections.
 
-use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex};
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
@@ -10,7 +9,7 @@ use weftwork::prometheus_client::registry::Registry;
 use weftwork::{HandlerExt, Request, Response, Result, Running, ServerStatus, Settings};
 
 use super::CASE;
-use crate::support::{Http2Client, TIMEOUT, eventually};
+use crate::support::{Http2Client, TIMEOUT, eventually, Lines};
 
 /// Returns the numbers of a server as the page of metrics has them.
 pub(super) fn page_of(status: ServerStatus) -> String {
@@ -18,19 +17,6 @@ pub(super) fn page_of(status: ServerStatus) -> String {
     registry.register_collector(Box::new(status));
     encode(&mut page, &registry).unwrap();
     page
-}
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(data);
-        Ok(data.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 struct Observed {

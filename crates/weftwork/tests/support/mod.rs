@@ -10,6 +10,7 @@ mod http2;
 mod http2_exchange;
 mod http2_exchanges;
 pub(crate) mod http2_peer;
+mod lines;
 mod logged;
 pub(crate) mod over_http2;
 mod request_text;
@@ -38,6 +39,8 @@ pub(crate) use engine::{ENGINES, EngineCase, Guarantee, own_address};
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
 pub(crate) use http2::{ANNOUNCED, Http2Client, Tunnel};
+#[allow(unused_imports)]
+pub(crate) use lines::Lines;
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]
