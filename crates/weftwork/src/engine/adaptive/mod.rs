@@ -20,7 +20,7 @@
 //! | inline call of the leader | the leader; if the loop was retaken: served on by that thread (`detached.rs`) |
 //! | queue of the pool (`Job::Serve`) | the next pool thread that is free |
 //! | call of a pool thread | that thread: to the shared poller, or to its loop |
-//! | shared poller (`shared_poller.rs`) | an event: to a pool thread; the monitor, after 500 ms: to its loop |
+//! | shared poller (`shared_poller.rs`) | an event: to a pool thread; the monitor, after 500 ms (10 ms if no thread is free): to its loop |
 //! | inbox of its loop (`LoopMessage::Adopt`) | the leader: into the table |
 //!
 //! The engine `pool` is this engine with one loop that calls only marked routes ([`Mode::Pool`]).

@@ -26,6 +26,9 @@ const LENT_LOOKS: u32 = 10;
 const SHORT_LOOKS: u32 = 10;
 /// Time over which the use of the cores is measured.
 const CPU_WINDOW: Duration = Duration::from_millis(10);
+/// Time for which a connection may wait in the shared poller while its events find no thread. Ten times [`TICK`]: with
+/// calls of a few milliseconds, a thread comes before that.
+const NO_THREAD_WAIT: Duration = Duration::from_millis(10);
 /// Time between two searches for idle connections.
 const EVICT_TICK: Duration = Duration::from_millis(100);
 /// Time that the monitor runs on after the stop. A leader only finishes the requests of one batch. A leader that
@@ -160,10 +163,14 @@ impl Shared {
         if self.pool.has_queue() && !self.pool.has_thread() {
             self.warn_exhausted(now);
         }
-        let is_over = self.cx.stage() != Stage::Running;
-        if is_over || looks.evicted.after(EVICT_TICK) <= now {
+        if self.cx.stage() != Stage::Running {
+            self.evict_idle(Duration::ZERO);
+        } else if !self.pool.has_thread() && self.is_short() {
+            // They may ask for a quick route, which the loop answers.
+            self.evict_idle(NO_THREAD_WAIT);
+        } else if looks.evicted.after(EVICT_TICK) <= now {
             looks.evicted = now;
-            self.evict_idle(if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout });
+            self.evict_idle(self.cx.settings.idle_timeout);
         }
         is_short
     }

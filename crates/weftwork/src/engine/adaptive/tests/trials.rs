@@ -1,6 +1,7 @@
 //! Tests requests of routes that were quick a few times, while all threads are busy.
 
 use super::*;
+use crate::engine::testing::client::is_answered_on;
 
 const THREADS: usize = 4;
 const BLOCKED: usize = 3 * THREADS;
@@ -34,12 +35,18 @@ fn busy(gate: &Arc<RwLock<()>>) -> (TestEngine, Vec<TcpStream>) {
     let settings = Settings::default().threads_max(THREADS).standby_kept(1);
     let (engine, loops) = TestEngine::empty_with(site, settings);
     engine.shared.open(loops).unwrap();
+    let blocked = block(&engine);
+    (engine, blocked)
+}
+
+/// Makes all threads busy.
+fn block(engine: &TestEngine) -> Vec<TcpStream> {
     let blocked = (0..BLOCKED).map(|_| engine.ask("/gate")).collect();
     // One thread leads the loop.
     eventually("all threads are busy", || {
         engine.busy() == THREADS && engine.shared.pool.stats().queued == BLOCKED - (THREADS - 1)
     });
-    (engine, blocked)
+    blocked
 }
 
 /// Records a quick call of the route.
@@ -99,5 +106,30 @@ fn a_route_that_was_never_called_waits_for_a_thread() {
     is_answered(engine.ask("/probe"));
     drop(held);
     blocked.into_iter().for_each(is_answered);
+    engine.close();
+}
+
+/// A connection whose last call has blocked waits in the shared poller.
+#[test]
+fn a_quick_request_behind_a_blocking_one_is_answered_though_all_threads_are_busy() {
+    let gate = Arc::new(RwLock::new(()));
+    let held = gate.write().unwrap();
+    let (engine, blocked) = busy(&gate);
+    drop(held);
+    blocked.into_iter().for_each(is_answered);
+    in_some_round("it was in the shared poller, and not for long", || {
+        let mut kept = engine.connect();
+        is_answered_on(&mut kept, "/gate");
+        let held = gate.write().unwrap();
+        let blocked = block(&engine);
+        let is_shared = engine.shared.pool.source.len() > 0;
+        let begun = Instant::now();
+        is_answered_on(&mut kept, "/probe");
+        let took = begun.elapsed();
+        drop(held);
+        blocked.into_iter().for_each(is_answered);
+        // Without another thread, the connection stays for half a second. The machine may be busy for a moment.
+        is_shared && took < Duration::from_millis(250)
+    });
     engine.close();
 }
