@@ -9,6 +9,7 @@ mod process;
 #[cfg(feature = "_tls")]
 mod redirect;
 mod status;
+mod stopped;
 mod tls;
 mod wait;
 

@@ -1,0 +1,183 @@
+//! The response of a service of tower as one of Weftwork.
+
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body::Body;
+use weftwork::Response;
+
+use crate::feed;
+use crate::handler::BoxError;
+use crate::place::Place;
+
+/// Bytes of a body that are taken before the head is sent.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// Fields that the connection writes itself.
+const OF_CONNECTION: [HeaderName; 5] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// What is known of the request of a response.
+pub(crate) struct Wanted {
+    pub(crate) method: Method,
+    pub(crate) place: Place,
+    #[cfg(feature = "upgrade")]
+    pub(crate) upgrade: Option<crate::upgrade::Upgrade>,
+}
+
+/// A body as far as it is ready.
+struct Gathered {
+    parts: Vec<Bytes>,
+    end: End,
+}
+
+enum End {
+    /// The rest comes later.
+    Open,
+    Whole(Option<HeaderMap>),
+    Failed(BoxError),
+}
+
+/// Makes a response. A body that is ready is sent as a whole, and the rest of another one as it comes.
+pub(crate) async fn of<B>(response: http::Response<B>, wanted: Wanted) -> Response
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let (mut head, body) = response.into_parts();
+    #[cfg(feature = "upgrade")]
+    if head.status == http::StatusCode::SWITCHING_PROTOCOLS
+        && let Some(upgrade) = wanted.upgrade
+        && let Some(protocol) = head.headers.remove(header::UPGRADE)
+    {
+        return with_fields(upgrade.accept(protocol), head.headers);
+    }
+    let length = body.size_hint().exact();
+    if wanted.method == Method::HEAD {
+        return of_head(head, length);
+    }
+    let mut body = Box::pin(body);
+    let Gathered { mut parts, end } = poll_fn(|cx| Poll::Ready(gather(body.as_mut(), cx))).await;
+    let response = match end {
+        End::Whole(None) => {
+            head.headers.remove(header::CONTENT_LENGTH);
+            Response::new(head.status).with_body(joined(parts))
+        }
+        End::Whole(Some(trailers)) => Response::stream(move |out| {
+            write_all(&parts, out)?;
+            out.trailers(&fields_of(trailers)).map(drop)
+        }),
+        End::Failed(error) => Response::stream(move |out| {
+            write_all(&parts, out)?;
+            Err(io::Error::other(error))
+        }),
+        End::Open => {
+            if let Some(length) = length {
+                head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+            }
+            let is_endless = is_event_stream(&head.headers);
+            let response = feed::start(std::mem::take(&mut parts), body, &wanted.place);
+            if is_endless { response.endless() } else { response }
+        }
+    };
+    let mut response = response.with_status(head.status);
+    // The service says of which type its body is, or that it does not say so.
+    response.remove_header(header::CONTENT_TYPE);
+    with_fields(response, head.headers)
+}
+
+/// Makes the response to HEAD: the length of a body that is not sent. An empty body says nothing of that of a GET.
+fn of_head(mut head: http::response::Parts, length: Option<u64>) -> Response {
+    if let Some(length) = length.filter(|length| *length > 0) {
+        head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    let mut response = Response::stream(|_| Ok(())).with_status(head.status);
+    response.remove_header(header::CONTENT_TYPE);
+    with_fields(response, head.headers)
+}
+
+fn gather<B>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Gathered
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let (mut parts, mut count) = (Vec::new(), 0);
+    let end = loop {
+        if body.is_end_stream() {
+            break End::Whole(None);
+        }
+        if count >= GATHERED_BYTES {
+            break End::Open;
+        }
+        match body.as_mut().poll_frame(cx) {
+            Poll::Pending => break End::Open,
+            Poll::Ready(None) => break End::Whole(None),
+            Poll::Ready(Some(Err(error))) => break End::Failed(error.into()),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(mut data) => {
+                    let part = data.copy_to_bytes(data.remaining());
+                    count += part.len();
+                    parts.push(part);
+                }
+                // Nothing follows trailers.
+                Err(frame) => break End::Whole(frame.into_trailers().ok()),
+            },
+        }
+    };
+    Gathered { parts, end }
+}
+
+fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() < 2 {
+        return parts.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
+    for part in parts {
+        whole.extend_from_slice(&part);
+    }
+    whole.freeze()
+}
+
+fn write_all(parts: &[Bytes], out: &mut impl Write) -> io::Result<()> {
+    parts.iter().try_for_each(|part| out.write_all(part))
+}
+
+/// Returns the fields with their names, which a map says once for several values.
+pub(crate) fn fields_of(map: HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(map.len());
+    for (name, value) in map {
+        match name.or_else(|| fields.last().map(|(name, _)| name.clone())) {
+            Some(name) => fields.push((name, value)),
+            None => break,
+        }
+    }
+    fields
+}
+
+fn with_fields(mut response: Response, map: HeaderMap) -> Response {
+    let closes =
+        |value: &HeaderValue| value.to_str().is_ok_and(|text| text.to_ascii_lowercase().contains("close"));
+    if map.get_all(header::CONNECTION).iter().any(closes) {
+        response = response.with_close();
+    }
+    for (name, value) in fields_of(map) {
+        if !OF_CONNECTION.contains(&name) {
+            response.append_header(name, value);
+        }
+    }
+    response
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+}

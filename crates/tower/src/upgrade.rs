@@ -1,0 +1,255 @@
+//! Upgrades for services that call `hyper::upgrade::on`, such as the WebSockets of axum.
+//!
+//! Only hyper makes an `OnUpgrade`. So a connection of hyper is upgraded here over a pipe in memory, and its `OnUpgrade` goes
+//! to the service. If the service answers 101, the other end of the pipe is joined with the client.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, ready};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderValue, StatusCode, header};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::upgrade::OnUpgrade;
+use weftwork::{Feed, FeedLimits, FeedSender, OverflowStrategy, Response, UpgradeHandler};
+
+/// What hyper reads, so that it upgrades.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+/// Polls that the upgrade in memory takes at most.
+const POLLS_MAX: usize = 16;
+/// Bytes that wait for the service before its client is cut.
+const UNREAD_BYTES_MAX: usize = 1 << 20;
+/// Bytes that wait for a slow client before the service waits.
+const WAITING_BYTES: u64 = 64 << 10;
+
+/// An upgrade that a service may accept.
+pub(crate) struct Upgrade {
+    pipe: Arc<Pipe>,
+}
+
+impl Upgrade {
+    /// Puts an `OnUpgrade` into a request whose client asks for another protocol.
+    pub(crate) fn offer(head: &mut http::Request<()>) -> Option<Upgrade> {
+        if !head.headers().contains_key(header::UPGRADE) {
+            return None;
+        }
+        let pipe = Arc::new(Pipe::default());
+        head.extensions_mut().insert(on_upgrade(&pipe)?);
+        Some(Upgrade { pipe })
+    }
+
+    /// Returns 101, and joins the client with the service.
+    pub(crate) fn accept(self, protocol: HeaderValue) -> Response {
+        let limits = FeedLimits {
+            messages_max: usize::MAX,
+            bytes_max: u64::MAX,
+            overflow: OverflowStrategy::Disconnect,
+        };
+        let (sender, feed) = Feed::new(limits);
+        self.pipe.open(sender);
+        Response::upgrade_fed(protocol, feed, ClientEnd { pipe: self.pipe.clone() })
+    }
+}
+
+impl Drop for Upgrade {
+    /// A service that does not answer 101 and reads on finds the end.
+    fn drop(&mut self) {
+        self.pipe.close_if_unused();
+    }
+}
+
+fn on_upgrade(pipe: &Arc<Pipe>) -> Option<OnUpgrade> {
+    pipe.lock().unread.push_back(Bytes::from_static(REQUEST));
+    let taken = Arc::new(Mutex::new(None));
+    let take = taken.clone();
+    let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        *take.lock().unwrap_or_else(PoisonError::into_inner) = Some(hyper::upgrade::on(request));
+        let mut response = hyper::Response::new(String::new());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let fields = response.headers_mut();
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        fields.insert(header::UPGRADE, HeaderValue::from_static("x"));
+        ready(Ok::<_, Infallible>(response))
+    });
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(ServiceEnd(pipe.clone()), service);
+    let mut connection = pin!(connection.with_upgrades());
+    // All of it is in memory, so it is ready after a few polls.
+    let mut cx = Context::from_waker(Waker::noop());
+    let is_upgraded =
+        (0..POLLS_MAX).any(|_| matches!(connection.as_mut().poll(&mut cx), Poll::Ready(Ok(()))));
+    let on_upgrade = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    on_upgrade.filter(|_| is_upgraded)
+}
+
+/// Bytes in both directions.
+#[derive(Default)]
+struct Pipe {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes of the client.
+    unread: VecDeque<Bytes>,
+    unread_bytes: usize,
+    reader: Option<Waker>,
+    client_is_over: bool,
+    to_client: ToClient,
+    writer: Option<Waker>,
+}
+
+#[derive(Default)]
+enum ToClient {
+    /// hyper writes its 101, which the client does not get.
+    #[default]
+    Unused,
+    Open(FeedSender),
+    Closed,
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, sender: FeedSender) {
+        let mut state = self.lock();
+        state.to_client = ToClient::Open(sender);
+        wake(state.writer.take());
+    }
+
+    fn close_if_unused(&self) {
+        let mut state = self.lock();
+        if matches!(state.to_client, ToClient::Unused) {
+            state.to_client = ToClient::Closed;
+            state.client_is_over = true;
+            wake(state.writer.take());
+            wake(state.reader.take());
+        }
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// The end that the connection fills.
+struct ClientEnd {
+    pipe: Arc<Pipe>,
+}
+
+impl UpgradeHandler for ClientEnd {
+    fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.pipe.lock();
+        if state.unread_bytes + bytes.len() > UNREAD_BYTES_MAX {
+            return Err(io::Error::other("the service reads its upgraded connection too slowly"));
+        }
+        state.unread.push_back(Bytes::copy_from_slice(bytes));
+        state.unread_bytes += bytes.len();
+        wake(state.reader.take());
+        Ok(bytes.len())
+    }
+
+    /// The service learns of the stop in its own way, and may send a last message.
+    fn on_shutdown(&mut self) -> bool {
+        true
+    }
+}
+
+impl Drop for ClientEnd {
+    fn drop(&mut self) {
+        let mut state = self.pipe.lock();
+        state.client_is_over = true;
+        let unused = std::mem::replace(&mut state.to_client, ToClient::Closed);
+        wake(state.reader.take());
+        wake(state.writer.take());
+        drop(state);
+        drop(unused);
+    }
+}
+
+/// The end that hyper hands to the service.
+struct ServiceEnd(Arc<Pipe>);
+
+impl Read for ServiceEnd {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock();
+        let Some(part) = state.unread.front_mut() else {
+            if state.client_is_over {
+                return Poll::Ready(Ok(()));
+            }
+            state.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let count = part.len().min(into.remaining());
+        into.put_slice(&part[..count]);
+        part.advance(count);
+        if part.is_empty() {
+            state.unread.pop_front();
+        }
+        state.unread_bytes = state.unread_bytes.saturating_sub(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for ServiceEnd {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let state = self.0.lock();
+        match &state.to_client {
+            ToClient::Unused => Poll::Ready(Ok(bytes.len())),
+            ToClient::Closed => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            ToClient::Open(sender) => {
+                if sender.waiting().1 >= WAITING_BYTES {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let sender = sender.clone();
+                drop(state);
+                match sender.send(Bytes::copy_from_slice(bytes)) {
+                    Ok(()) => Poll::Ready(Ok(bytes.len())),
+                    Err(closed) => Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, closed))),
+                }
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock();
+        let sender = match &state.to_client {
+            ToClient::Open(_) => std::mem::replace(&mut state.to_client, ToClient::Closed),
+            ToClient::Unused | ToClient::Closed => ToClient::Closed,
+        };
+        drop(state);
+        // The last sender closes the connection, after what waits.
+        drop(sender);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for ServiceEnd {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        let sender = match &state.to_client {
+            ToClient::Open(_) => std::mem::replace(&mut state.to_client, ToClient::Closed),
+            ToClient::Unused | ToClient::Closed => ToClient::Closed,
+        };
+        drop(state);
+        drop(sender);
+    }
+}
