@@ -12,7 +12,13 @@ use weftwork_tower::serve_tower;
 
 fn start(engine: weftwork::Engine) -> Running {
     let service = serve_tower(EchoServer::new(Repeats));
-    Server::bind("127.0.0.1:0").unwrap().engine(engine).set("http2_cleartext", "true").unwrap().start(service).unwrap()
+    Server::bind("127.0.0.1:0")
+        .unwrap()
+        .engine(engine)
+        .set("http2_cleartext", "true")
+        .unwrap()
+        .start(service)
+        .unwrap()
 }
 
 async fn connect(server: &Running) -> EchoClient<Channel> {
@@ -30,7 +36,11 @@ async fn a_unary_call_is_answered() {
         let long = "x".repeat(300 << 10);
         assert_eq!(client.unary(text(long.clone())).await.unwrap().into_inner(), text(long), "{engine}");
         let refused = client.unary(text("")).await.unwrap_err();
-        assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "a text is needed"), "{engine}");
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (Code::InvalidArgument, "a text is needed"),
+            "{engine}"
+        );
     }
 }
 

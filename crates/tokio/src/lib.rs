@@ -66,7 +66,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::tokio::runtime::{Handle, Runtime};
+use ::tokio::runtime::Handle;
 use weftwork::{Error, IntoResponse, Response, Result};
 
 pub use within::{Within, within};
@@ -76,7 +76,7 @@ pub use within::{Within, within};
 pub struct Tokio {
     handle: Handle,
     /// Keeps the shared runtime.
-    _runtime: Option<Arc<Runtime>>,
+    _runtime: Option<Arc<shared::Shared>>,
 }
 
 impl Tokio {
@@ -107,8 +107,8 @@ impl Tokio {
     /// # Errors
     /// The system refuses a thread or a descriptor.
     pub fn shared() -> Result<Tokio> {
-        let runtime = shared::runtime()?;
-        Ok(Tokio { handle: runtime.handle().clone(), _runtime: Some(runtime) })
+        let (handle, runtime) = shared::runtime()?;
+        Ok(Tokio { handle, _runtime: Some(runtime) })
     }
 
     /// Returns the handle of the runtime, for example to spawn a task.

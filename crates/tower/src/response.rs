@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Body;
 use weftwork::Response;
 
@@ -55,8 +55,12 @@ where
     B::Error: Into<BoxError>,
 {
     let (mut head, body) = response.into_parts();
+    if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {
+        // axum adds it to all responses (RFC 9110 section 8.6).
+        head.headers.remove(header::CONTENT_LENGTH);
+    }
     #[cfg(feature = "upgrade")]
-    if head.status == http::StatusCode::SWITCHING_PROTOCOLS
+    if head.status == StatusCode::SWITCHING_PROTOCOLS
         && let Some(upgrade) = wanted.upgrade
         && let Some(protocol) = head.headers.remove(header::UPGRADE)
     {

@@ -22,7 +22,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupg
 /// Polls that the upgrade in memory takes at most.
 const POLLS_MAX: usize = 16;
 /// Bytes that wait for the service before its client is cut.
-const UNREAD_BYTES_MAX: usize = 1 << 20;
+const UNREAD_BYTES_MAX: usize = 4 << 20;
 /// Bytes that wait for a slow client before the service waits.
 const WAITING_BYTES: u64 = 64 << 10;
 
@@ -58,7 +58,7 @@ impl Upgrade {
 impl Drop for Upgrade {
     /// A service that does not answer 101 and reads on finds the end.
     fn drop(&mut self) {
-        self.pipe.close_if_unused();
+        self.pipe.refuse();
     }
 }
 
@@ -83,6 +83,7 @@ fn on_upgrade(pipe: &Arc<Pipe>) -> Option<OnUpgrade> {
     let is_upgraded =
         (0..POLLS_MAX).any(|_| matches!(connection.as_mut().poll(&mut cx), Poll::Ready(Ok(()))));
     let on_upgrade = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    pipe.lock().to_client = ToClient::Unanswered;
     on_upgrade.filter(|_| is_upgraded)
 }
 
@@ -107,7 +108,9 @@ struct State {
 enum ToClient {
     /// hyper writes its 101, which the client does not get.
     #[default]
-    Unused,
+    Discarded,
+    /// The service has not answered yet.
+    Unanswered,
     Open(FeedSender),
     Closed,
 }
@@ -119,18 +122,29 @@ impl Pipe {
 
     fn open(&self, sender: FeedSender) {
         let mut state = self.lock();
-        state.to_client = ToClient::Open(sender);
-        wake(state.writer.take());
+        // A service that has closed already has nothing to send.
+        if matches!(state.to_client, ToClient::Unanswered) {
+            state.to_client = ToClient::Open(sender);
+            wake(state.writer.take());
+        }
     }
 
-    fn close_if_unused(&self) {
+    fn refuse(&self) {
         let mut state = self.lock();
-        if matches!(state.to_client, ToClient::Unused) {
+        if matches!(state.to_client, ToClient::Unanswered) {
             state.to_client = ToClient::Closed;
             state.client_is_over = true;
             wake(state.writer.take());
             wake(state.reader.take());
         }
+    }
+
+    /// Ends the direction to the client, after what waits. The last sender closes the connection.
+    fn close(&self) {
+        let mut state = self.lock();
+        let before = std::mem::replace(&mut state.to_client, ToClient::Closed);
+        drop(state);
+        drop(before);
     }
 }
 
@@ -205,9 +219,13 @@ impl Read for ServiceEnd {
 
 impl Write for ServiceEnd {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
         match &state.to_client {
-            ToClient::Unused => Poll::Ready(Ok(bytes.len())),
+            ToClient::Discarded => Poll::Ready(Ok(bytes.len())),
+            ToClient::Unanswered => {
+                state.writer = Some(cx.waker().clone());
+                Poll::Pending
+            }
             ToClient::Closed => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             ToClient::Open(sender) => {
                 if sender.waiting().1 >= WAITING_BYTES {
@@ -230,26 +248,13 @@ impl Write for ServiceEnd {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut state = self.0.lock();
-        let sender = match &state.to_client {
-            ToClient::Open(_) => std::mem::replace(&mut state.to_client, ToClient::Closed),
-            ToClient::Unused | ToClient::Closed => ToClient::Closed,
-        };
-        drop(state);
-        // The last sender closes the connection, after what waits.
-        drop(sender);
+        self.0.close();
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for ServiceEnd {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        let sender = match &state.to_client {
-            ToClient::Open(_) => std::mem::replace(&mut state.to_client, ToClient::Closed),
-            ToClient::Unused | ToClient::Closed => ToClient::Closed,
-        };
-        drop(state);
-        drop(sender);
+        self.0.close();
     }
 }
