@@ -144,9 +144,10 @@ impl Reactor {
     /// The life of such a thread.
     fn serve_upgraded(self: &Arc<Reactor>) {
         let is_wanted = || self.upgrade_pool.is_short();
-        self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), |Work::Job(conn)| {
+        let run = |Work::Job(conn): Work<Box<Conn>, _>| {
             conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted);
-        });
+        };
+        self.threads.work(&self.upgrade_pool, &|| self.start_upgrade_thread(), run, |()| ());
     }
 }
 

@@ -79,24 +79,28 @@ impl Threads {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Runs a pool thread until the pool retires it. `spawn` starts another thread.
+    /// Runs a pool thread until the pool retires it. `spawn` starts another thread. `then` gets what the work has left, when
+    /// the thread counts as free again.
     ///
     /// A panic outside of handlers is a bug of Weftwork. It costs the connection that was being served.
-    pub(super) fn work<J, S: EventSource>(
+    pub(super) fn work<J, S: EventSource, R>(
         &self,
         pool: &ThreadPool<J, S>,
         spawn: &impl Fn(),
-        mut perform: impl FnMut(Work<J, S::Event>),
+        mut perform: impl FnMut(Work<J, S::Event>) -> R,
+        then: impl Fn(R),
     ) {
         let mut leave = LeavePool { threads: self, pool, is_counted: true };
         let mut had_job = false;
         pool.note_arrival();
         while let Some(work) = pool.next(had_job, spawn) {
             had_job = matches!(work, Work::Job(_));
-            if catch_unwind(AssertUnwindSafe(|| perform(work))).is_err() {
-                log_caught_panic();
-            }
+            let done = catch_unwind(AssertUnwindSafe(|| perform(work)));
             pool.note_done();
+            match done {
+                Ok(left) => then(left),
+                Err(_) => log_caught_panic(),
+            }
         }
         leave.is_counted = false;
     }

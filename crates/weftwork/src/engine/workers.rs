@@ -225,20 +225,31 @@ impl Workers {
     /// Runs a thread, which serves one connection after the other.
     fn work(self: &Arc<Workers>) {
         let mut state = ThreadState::new(&self.cx);
-        self.threads.work(&self.pool, &|| self.spawn(), |Work::Job(job)| {
-            let mut next = Some(job);
-            while let Some(Job { conn, acceptor }) = next {
-                self.serve(conn, &mut state);
-                next = self.try_accept(acceptor);
+        let work = |Work::Job(job)| {
+            let (mut next, mut to_loop) = (Some(job), None);
+            while let Some(Job { conn, acceptor }) = next.take() {
+                to_loop = self.serve(conn, &mut state);
+                if to_loop.is_none() {
+                    next = self.try_accept(acceptor);
+                }
             }
             state.pool.trim();
+            to_loop
+        };
+        // The loop may need this thread for the first request of the connection.
+        self.threads.work(&self.pool, &|| self.spawn(), work, |to_loop| {
+            if let Some(conn) = to_loop {
+                self.give_to_loop(conn);
+            }
         });
     }
 
-    fn serve(self: &Arc<Workers>, mut conn: Box<Conn>, state: &mut ThreadState) {
+    /// Serves a connection. Returns it if the loop serves it from now on.
+    fn serve(self: &Arc<Workers>, mut conn: Box<Conn>, state: &mut ThreadState) -> Option<Box<Conn>> {
         if self.cx.stage() == Stage::Closing {
             // It came out of the queue just before the queue was closed.
-            return conn.refuse_stopping(&self.cx);
+            conn.refuse_stopping(&self.cx);
+            return None;
         }
         let is_wanted = || self.is_wanted();
         let mut thread = ConnThread::new(&self.cx, &*self.handler, state, &is_wanted);
@@ -248,11 +259,12 @@ impl Workers {
         };
         match outcome {
             Outcome::Closed => conn.reclaim(&mut state.pool),
-            Outcome::ToLoop => self.give_to_loop(conn),
+            Outcome::ToLoop => return Some(conn),
             Outcome::Upgraded => {
                 conn.run_upgraded(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), is_wanted)
             }
         }
+        None
     }
 
     /// Whether a connection waits for a slot, or for a thread while no other thread can be started. If the connection waits at

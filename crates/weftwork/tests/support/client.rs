@@ -193,7 +193,8 @@ impl Client {
                 answer.body = std::mem::take(&mut self.got);
             }
         }
-        answer.is_last = self.http2.as_ref().is_some_and(Http2Session::says_end);
+        let mut wire = Wire { socket: &mut self.socket, tls: &self.tls };
+        answer.is_last = self.http2.as_ref().is_some_and(|http2| http2.says_end(&mut wire));
         answer
     }
 

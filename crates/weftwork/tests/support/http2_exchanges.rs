@@ -317,6 +317,14 @@ impl Exchanges {
         self.last_begun.is_some() || self.was_reset()
     }
 
+    /// Whether the last response that was read came before the end of its request, which the server has not reset.
+    pub(super) fn is_last_cut(&self) -> bool {
+        let last = self.all[..self.front].last();
+        let is_cut =
+            |exchange: &Exchange| !exchange.is_tunnel && !exchange.has_sent_all && exchange.reset.is_none();
+        self.last_begun.is_none() && last.is_some_and(is_cut)
+    }
+
     /// Lets the server send more to any stream: each has a window of its own.
     fn grant_connection(&mut self) {
         if self.taken > Window::DEFAULT / 2 {

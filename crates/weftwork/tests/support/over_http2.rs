@@ -17,6 +17,9 @@ const WINDOW_WAIT: Duration = Duration::from_millis(200);
 /// Time for which a send into a tunnel looks whether the tunnel has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Time in which the reset behind an early response has to come.
+const RESET_WAIT: Duration = Duration::from_secs(1);
+
 /// Bytes of bodies that may wait here.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
@@ -75,9 +78,14 @@ impl Http2Session {
         self.flush(usize::MAX, io).map(drop)
     }
 
-    /// Whether the server has said that it takes no more after the last response.
-    pub(crate) fn says_end(&self) -> bool {
-        lock(&self.state.0).exchanges.says_end()
+    /// Whether the server says that it takes no more after the last response. If the request of that response is not whole,
+    /// the server says so behind the response, so this waits.
+    pub(crate) fn says_end(&self, io: &mut impl Transport) -> bool {
+        let says_end = || lock(&self.state.0).exchanges.says_end();
+        if !says_end() && lock(&self.state.0).exchanges.is_last_cut() {
+            self.wait(RESET_WAIT, io, |state| !state.exchanges.is_last_cut());
+        }
+        says_end()
     }
 
     /// Sends the text of requests, each frame in pieces of this size.

@@ -251,12 +251,13 @@ impl Shared {
     fn work(self: &Arc<Shared>) {
         let mut worker = self.worker_state();
         let _entered = blocking::enter(worker.current.clone());
-        self.threads.work(&self.pool, &|| self.spawn(), |work| {
+        let perform = |work| {
             self.perform(work, &mut worker);
             if self.pool.idle() > 0 {
                 worker.thread.pool.trim();
             }
-        });
+        };
+        self.threads.work(&self.pool, &|| self.spawn(), perform, |()| ());
     }
 
     fn perform(self: &Arc<Shared>, work: Work<Job, Box<Conn>>, worker: &mut WorkerState) {
