@@ -55,6 +55,7 @@ macro_rules! every_engine {
             #[cfg(all(feature = "websocket", feature = "metrics"))]
             mod farewells;
             mod faults;
+            mod feed_senders;
             mod feeds;
             mod files;
             mod futures;

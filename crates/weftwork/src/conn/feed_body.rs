@@ -45,6 +45,8 @@ pub(super) struct FeedBody {
     stop_sent: bool,
     /// When it is told, after the server has begun to drain.
     stops_at: Option<Tick>,
+    /// Whether its client accepts trailers.
+    wants_trailers: bool,
 }
 
 impl fmt::Debug for FeedBody {
@@ -71,7 +73,13 @@ impl FeedBody {
             final_message: None,
             stop_sent: false,
             stops_at: None,
+            wants_trailers: false,
         }
+    }
+
+    pub(super) fn with_trailers(mut self, wants_trailers: bool) -> FeedBody {
+        self.wants_trailers = wants_trailers;
+        self
     }
 
     /// Returns the next bytes to send, at most `most`.
@@ -268,7 +276,7 @@ impl Conn {
                 }
                 FeedPoll::Nothing => break,
                 FeedPoll::End if self.unsent() > 0 => break,
-                FeedPoll::End => return self.end_feed(fed.handler.is_some(), cx).map(|()| None),
+                FeedPoll::End => return self.end_feed(fed, cx).map(|()| None),
                 FeedPoll::Cut => return fed.refuse_if_cut().map(|()| None),
             }
         }
@@ -332,17 +340,19 @@ impl Conn {
         Ok(())
     }
 
-    fn end_feed(&mut self, raw: bool, cx: &Context) -> io::Result<()> {
+    fn end_feed(&mut self, fed: &mut FeedBody, cx: &Context) -> io::Result<()> {
         self.count.enter(ConnState::Idle);
-        let after = if raw {
+        let after = if fed.handler.is_some() {
             After::Linger
         } else {
             if cx.is_stopping() {
                 self.http.close_after();
             }
             self.read_ready |= self.peer_ended;
+            let sends_trailers = fed.wants_trailers && self.http.sends_chunks();
+            let trailers = if sends_trailers { fed.feed.take_trailers() } else { Vec::new() };
             let output = &mut self.buffers.get_or_insert_default().output;
-            self.http.finish(&[], output).map_err(io::Error::other)?
+            self.http.finish(&trailers, output).map_err(io::Error::other)?
         };
         self.phase = Phase::Send(after);
         Ok(())

@@ -1,6 +1,6 @@
 //! Provides `wait`, with which a handler waits for a future in every engine.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 #[cfg(feature = "fibers")]
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use bytes::Bytes;
+
 use super::blocking::hook;
+use crate::message::{FeedClosed, FeedSender};
 #[cfg(feature = "fibers")]
 use crate::transport::wake_pipe::WakePipe;
 
@@ -55,6 +58,42 @@ pub fn wait<F: Future>(future: F) -> F::Output {
         }
         // A wake-up during the next poll asks for another one.
         wakeup.is_woken.store(false, Ordering::SeqCst);
+    }
+}
+
+impl FeedSender {
+    /// Sends a message, after a wait until there is [`room`](FeedSender::room). The queue of a slow client then holds up its
+    /// sender, and does not overflow. Any number of threads may send so to one client. The wait is that of [`wait`]. An empty message is
+    /// ignored.
+    ///
+    /// Call it on a thread of your own, or in a call of [`blocking`](crate::blocking). Before the handler has returned the
+    /// response of the feed, nobody takes its messages, and the handler would wait for itself. In a handler of the engine `reactor`, the loop
+    /// that waits may be the one of the client.
+    ///
+    /// # Errors
+    /// [`FeedClosed`]: the client has left or was disconnected, the feed was closed, or the server cuts its connections. This
+    /// also ends a wait.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    /// use weftwork::{Feed, FeedLimits};
+    ///
+    /// fn export(_: &mut Request) -> Response {
+    ///     let (sender, feed) = Feed::new(FeedLimits::default());
+    ///     std::thread::spawn(move || {
+    ///         for row in 0..1000 {
+    ///             if sender.send_blocking(format!("{row}\n")).is_err() {
+    ///                 return;     // nobody reads it any more
+    ///             }
+    ///         }
+    ///     });
+    ///     Response::feed(feed)
+    /// }
+    /// # assert!(weftwork::TestClient::new(export).get("/").send().text().ends_with("\n999\n"));
+    /// ```
+    pub fn send_blocking(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
+        let mut message = message.into();
+        wait(poll_fn(|cx| self.poll_send(&mut message, cx)))
     }
 }
 
@@ -122,8 +161,6 @@ impl Wake for Wakeup {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use super::*;
 
     #[test]

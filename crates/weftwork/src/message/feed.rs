@@ -4,6 +4,8 @@
 //! messages through the [`FeedSender`], and the connection's event loop writes them. Messages are [`Bytes`], so a
 //! message for ten thousand clients is in memory once.
 
+mod listen;
+
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -13,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
+use self::listen::Extras;
 use super::drop_caught::DropEach;
+use super::listeners::Listeners;
 use super::response::{LongLived, Payload, Response};
 
 /// Limits of the queue of one client, and the action when they are exceeded.
@@ -23,7 +27,8 @@ pub struct FeedLimits {
     /// takes 32 bytes in the queue. The queue must hold what is sent while the client's loop is busy, or a burst
     /// disconnects healthy clients.
     pub messages_max: usize,
-    /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger.
+    /// Maximum number of waiting bytes, over all messages. Default: 1 MiB. A single message may be larger: it is accepted
+    /// while there is [`room`](FeedSender::room).
     pub bytes_max: u64,
     /// Action if one more message would exceed a limit. Default: [`OverflowStrategy::Disconnect`].
     pub overflow: OverflowStrategy,
@@ -101,6 +106,15 @@ struct State {
     overflowed: bool,
     /// Whether the last message closes this side. The client then only has to confirm.
     is_last_queued: bool,
+    /// What few feeds have.
+    extras: Option<Box<Extras>>,
+}
+
+/// What a feed has left when its client is disconnected. It is dropped and told without the lock.
+#[must_use]
+struct Remains {
+    unsent: VecDeque<Bytes>,
+    listeners: Listeners,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,6 +155,7 @@ impl Feed {
             waits_for_cut: false,
             overflowed: false,
             is_last_queued: false,
+            extras: None,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
         let feed = Feed {
@@ -191,6 +206,9 @@ impl Feed {
                 if state.queue.is_empty() && state.queue.capacity() > PLACES_KEPT {
                     state.queue = VecDeque::new();
                 }
+                let listeners = state.due(&self.core.limits);
+                drop(state);
+                listeners.tell();
                 FeedPoll::Message(message)
             }
             None if state.end == End::Closed => FeedPoll::End,
@@ -243,7 +261,9 @@ impl Feed {
         if state.end == End::Open {
             state.end = End::Closed;
         }
+        let listeners = state.due(&self.core.limits);
         drop(state);
+        listeners.tell();
         self.final_message.take()
     }
 }
@@ -252,7 +272,9 @@ impl Drop for Feed {
     /// Records that the connection has ended.
     fn drop(&mut self) {
         let mut each = DropEach::default();
-        each.drop_all(self.core.cut());
+        let Remains { unsent, listeners } = self.core.cut();
+        each.drop_all(unsent);
+        listeners.tell();
         each.drop_all(std::mem::take(&mut self.backlog));
         each.drop_all([self.heartbeat.take(), self.final_message.take()]);
     }
@@ -288,8 +310,7 @@ impl FeedSender {
 
     /// Returns whether a message would no longer reach the client.
     pub fn is_closed(&self) -> bool {
-        let state = self.core.lock();
-        state.end != End::Open || state.is_last_queued
+        self.core.lock().is_closed()
     }
 
     /// Returns the number of messages and bytes that wait for the client.
@@ -319,18 +340,29 @@ impl Drop for FeedSender {
 
 impl Core {
     fn push(&self, message: Bytes, is_last: bool) -> Result<(), FeedClosed> {
-        let mut state = self.lock();
-        if state.end != End::Open || state.is_last_queued {
+        self.push_to(self.lock(), message, is_last)
+    }
+
+    fn push_to(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        message: Bytes,
+        is_last: bool,
+    ) -> Result<(), FeedClosed> {
+        if state.is_closed() {
             return Err(FeedClosed);
         }
         state.is_last_queued = is_last;
         if message.is_empty() {
             return Ok(());
         }
+        let has_room = state.has_room(&self.limits);
         let FeedLimits { messages_max, bytes_max, overflow } = self.limits;
         let (mut sent, space) = (Ok(()), bytes_max.saturating_sub(message.len() as u64));
         let mut unsent = VecDeque::new();
-        while state.queue.len() >= messages_max.max(1) || (state.bytes > space && !state.queue.is_empty()) {
+        while !has_room
+            && (state.queue.len() >= messages_max.max(1) || (state.bytes > space && !state.queue.is_empty()))
+        {
             if overflow == OverflowStrategy::Disconnect {
                 unsent = state.cut();
                 state.overflowed = true;
@@ -345,7 +377,7 @@ impl Core {
             state.bytes += message.len() as u64;
             state.queue.push_back(message);
         }
-        wake(state);
+        self.wake(state);
         DropEach::default().drop_all(unsent);
         sent
     }
@@ -357,17 +389,30 @@ impl Core {
             End::Closed if state.end == End::Open => state.end = End::Closed,
             End::Closed | End::Open => return,
         }
-        wake(state);
+        self.wake(state);
         DropEach::default().drop_all(unsent);
     }
 
-    /// Returns the unsent messages. Drops the waker when the connection has ended, because it may hold descriptors.
-    fn cut(&self) -> VecDeque<Bytes> {
+    /// Drops the waker when the connection has ended, because it may hold descriptors.
+    fn cut(&self) -> Remains {
         let mut state = self.lock();
         let (unsent, waiter) = (state.cut(), state.waiter.take());
+        let listeners = state.due(&self.limits);
         drop(state);
         drop(waiter);
-        unsent
+        Remains { unsent, listeners }
+    }
+
+    /// Wakes the connection, and tells those who wait for what `state` is now, after the lock was released.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let listeners = state.due(&self.limits);
+        let is_woken = !state.waits_for_cut || state.end == End::Cut;
+        let waiter = if is_woken { state.waiter.take() } else { None };
+        drop(state);
+        if let Some((wakes, key)) = waiter {
+            wakes.wake(key);
+        }
+        listeners.tell();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -382,18 +427,6 @@ impl State {
         self.end = End::Cut;
         self.bytes = 0;
         std::mem::take(&mut self.queue)
-    }
-}
-
-/// Wakes the connection after the lock was released.
-fn wake(mut state: MutexGuard<'_, State>) {
-    if state.waits_for_cut && state.end != End::Cut {
-        return;
-    }
-    let waiter = state.waiter.take();
-    drop(state);
-    if let Some((wakes, key)) = waiter {
-        wakes.wake(key);
     }
 }
 

@@ -18,6 +18,7 @@ mod into_response;
 #[cfg(feature = "json")]
 mod json;
 pub(crate) mod large_stack;
+mod listeners;
 pub(crate) mod observer;
 mod problem;
 mod request;

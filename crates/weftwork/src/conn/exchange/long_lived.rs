@@ -48,6 +48,7 @@ impl ConnExchange<'_> {
         if long_lived.is_other_protocol() && !self.conn.http.request_is_read() {
             return self.refuse_body_before_protocol(now);
         }
+        let wants_trailers = matches!(long_lived, LongLived::Feed(_)) && self.wants_trailers();
         let begun = match long_lived {
             LongLived::Feed(_) | LongLived::Deferred(_) => {
                 self.write_head(response, BodyLength::Unknown, now)
@@ -77,7 +78,8 @@ impl ConnExchange<'_> {
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(feed) if self.conn.http.sends_body() => {
-                self.conn.feed_from(FeedBody::new(feed, None, now), now, self.cx)
+                let fed = FeedBody::new(feed, None, now).with_trailers(wants_trailers);
+                self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
             LongLived::Deferred(_) => {}

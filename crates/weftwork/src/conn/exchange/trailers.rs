@@ -11,13 +11,16 @@ impl ConnExchange<'_> {
     /// Keeps the fields until the body has ended. Returns false if they cannot be sent to this client.
     pub(super) fn take_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.start()?;
-        let wanted =
-            self.left.as_ref().map_or_else(|| self.conn.wants_trailers(), |left| left.wants_trailers);
-        let sent = wanted && self.conn.http.sends_chunks();
+        let sent = self.wants_trailers() && self.conn.http.sends_chunks();
         if sent && let Some(streamed) = &mut self.streamed {
             streamed.trailers.extend_from_slice(fields);
         }
         Ok(sent)
+    }
+
+    /// Returns whether the client accepts trailers, also if only a part of its request is left.
+    pub(super) fn wants_trailers(&self) -> bool {
+        self.left.as_ref().map_or_else(|| self.conn.wants_trailers(), |left| left.wants_trailers)
     }
 }
 
