@@ -81,8 +81,9 @@ pub use error::{Error, ErrorClass, Result};
 pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
-    OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender, StreamFilter,
-    UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick, text, unbuffered,
+    LaterReason, OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender,
+    StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick,
+    text, unbuffered,
 };
 pub use server::{Address, Running, Server, ServerStatus, Signals};
 pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source, TlsVersion};

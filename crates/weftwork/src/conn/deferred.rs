@@ -8,7 +8,7 @@ use weftwork_wire::Head;
 
 use super::feed_body::AHEAD_BYTES_MAX;
 use super::{Conn, PendingBody, Phase, Step};
-use crate::message::{Deferred, RequestLine, Response, WakeConn};
+use crate::message::{Deferred, LaterReason, RequestLine, Response, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::events::ConnState;
@@ -57,8 +57,15 @@ impl PendingResponse {
 
     /// Returns whether its time is up. The server's stop ends the time of what is endless.
     pub(super) fn is_over(&self, now: Tick, cx: &Context) -> bool {
-        let ends = self.later.is_endless && cx.stage() != Stage::Running;
-        self.is_due || now >= self.due_tick || ends
+        self.is_late(now) || self.is_stopped(cx)
+    }
+
+    fn is_late(&self, now: Tick) -> bool {
+        self.is_due || now >= self.due_tick
+    }
+
+    fn is_stopped(&self, cx: &Context) -> bool {
+        self.later.is_endless && cx.stage() != Stage::Running
     }
 
     /// Returns the future that provides the response.
@@ -70,9 +77,11 @@ impl PendingResponse {
         std::mem::take(&mut self.summary)
     }
 
-    /// Returns the response to send at this moment.
-    pub(super) fn take(self, moment: Instant) -> Response {
-        self.later.take(self.placeholder, moment)
+    /// Returns the response to send at this moment. The call has begun at `now`.
+    pub(super) fn take(self, moment: Instant, now: Tick, cx: &Context) -> Response {
+        let is_stopped = self.is_stopped(cx) && !self.is_late(now);
+        let reason = if is_stopped { LaterReason::ShuttingDown } else { LaterReason::Timeout };
+        self.later.take(self.placeholder, moment, reason)
     }
 
     /// Returns what was requested, for the log.

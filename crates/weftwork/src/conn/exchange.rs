@@ -197,7 +197,7 @@ impl<'a> ConnExchange<'a> {
                 return self.conn.put_back(pending, summary);
             }
         }
-        *response = Some(pending.take(self.wait.moment()));
+        *response = Some(pending.take(self.wait.moment(), begun, self.cx));
         self.conn.note_if_client_closed();
     }
 

@@ -3,7 +3,9 @@
 //!
 //! The connection waits for it as for a [`Feed`](super::Feed): without a thread and without a buffer.
 
+mod closed;
 mod future;
+mod reason;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +20,11 @@ use super::feed::WakeConn;
 use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
+use super::listeners::Listeners;
 use super::response::{LongLived, Payload, Response};
 use future::PendingFuture;
+pub use reason::LaterReason;
+use reason::OtherwiseFn;
 
 /// Sends a response to a client that waits for it. See [`Response::later`]. If the sender is dropped, the client gets
 /// the alternative response.
@@ -51,6 +56,10 @@ struct State {
     is_over: bool,
     /// Connection to wake. The connection sets it when it has nothing else to do.
     waiter: Option<(Arc<dyn WakeConn>, usize)>,
+    /// Whether the connection waits for nothing more.
+    is_released: bool,
+    /// Told of that.
+    listeners: Listeners,
 }
 
 /// Connection's end.
@@ -58,6 +67,8 @@ pub(crate) struct Deferred {
     provider: Provider,
     /// Body of the alternative response. Its status and headers are those of the placeholder.
     otherwise: Payload,
+    /// Makes the alternative response when it is known why it is sent.
+    otherwise_with: Option<OtherwiseFn>,
     /// Headers of the alternative response, which a sent response does not get. All other headers come from middleware
     /// and are added.
     own: Vec<(HeaderName, HeaderValue)>,
@@ -83,8 +94,8 @@ enum Provider {
 type Change = Box<dyn Fn(Response) -> Response + Send>;
 
 impl Response {
-    /// Returns a response that another thread sends, or `otherwise`. The alternative is sent after `timeout`, or when the
-    /// sender is dropped. Use it for long polls. No thread and no buffer is held meanwhile. In the engine `workers`, the
+    /// Returns a response that another thread sends, or `otherwise`. The alternative is sent after `timeout` ([`Duration::MAX`] is no limit), or when the
+    /// sender is dropped. [`later_with`](Response::later_with) is told which. Use it for long polls. No thread and no buffer is held meanwhile. In the engine `workers`, the
     /// connection keeps the thread that it has anyway. The timeout of a proxy in front must be longer than `timeout`.
     ///
     /// When the server stops, the response counts as a request in flight for at most
@@ -150,8 +161,17 @@ impl Response {
         let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
         let (filters, changes) = (Vec::new(), Vec::new());
-        let later =
-            Deferred { provider, otherwise, own, time, until: None, filters, changes, is_endless: false };
+        let later = Deferred {
+            provider,
+            otherwise,
+            otherwise_with: None,
+            own,
+            time,
+            until: None,
+            filters,
+            changes,
+            is_endless: false,
+        };
         self.payload = Payload::LongLived(Box::new(LongLived::Deferred(later)));
         self
     }
@@ -309,13 +329,20 @@ impl Deferred {
     }
 
     /// Takes the response to send at this `moment`. It is then too late for another response. `placeholder` is the
-    /// response that middleware saw and changed.
-    pub(crate) fn take(mut self, mut placeholder: Response, moment: Instant) -> Response {
+    /// response that middleware saw and changed, and `reason` says why it is sent if no sender has provided another one.
+    pub(crate) fn take(
+        mut self,
+        mut placeholder: Response,
+        moment: Instant,
+        mut reason: LaterReason,
+    ) -> Response {
         let sent = match &mut self.provider {
             Provider::Time => None,
             Provider::Sender(core) => {
                 let mut state = core.lock();
-                state.is_over = true;
+                if std::mem::replace(&mut state.is_over, true) {
+                    reason = LaterReason::SenderDropped;
+                }
                 state.sent.take()
             }
             Provider::Future(future) => future.take_output(),
@@ -323,6 +350,8 @@ impl Deferred {
         // An available response is sent, even if the loop could not check for it in time.
         let too_late =
             if sent.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
+        let made = if sent.is_some() || too_late.is_some() { None } else { self.otherwise_with.take() };
+        let sent = sent.or_else(|| made.map(|make| Box::new(make(reason))));
         if sent.is_some() || too_late.is_some() {
             placeholder.fields.retain(|(name, value)| {
                 // A changed value comes from middleware. A value about the body stays with the body, which middleware
@@ -379,6 +408,7 @@ impl Drop for Deferred {
     fn drop(&mut self) {
         let mut each = DropEach::default();
         each.drop_value(std::mem::replace(&mut self.otherwise, Payload::Empty));
+        each.drop_value(self.otherwise_with.take());
         each.drop_value(self.until.take());
         each.drop_all(std::mem::take(&mut self.filters));
         each.drop_all(std::mem::take(&mut self.changes));
@@ -388,11 +418,13 @@ impl Drop for Deferred {
             Provider::Sender(core) => core,
         };
         let mut state = core.lock();
-        state.is_over = true;
+        (state.is_over, state.is_released) = (true, true);
         let (sent, waiter) = (state.sent.take(), state.waiter.take());
+        let listeners = std::mem::take(&mut state.listeners);
         drop(state);
         each.drop_value(sent);
         drop(waiter);
+        listeners.tell();
     }
 }
 

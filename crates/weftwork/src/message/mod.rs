@@ -32,7 +32,7 @@ pub(crate) mod without_fields;
 mod writer;
 
 pub use body::{Body, BodyError};
-pub use deferred::{ResponseClosed, ResponseSender};
+pub use deferred::{LaterReason, ResponseClosed, ResponseSender};
 pub use escape::escaped;
 pub(crate) use escape::{checkbox, form_decoded, plain_field_name, split_unquoted};
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};

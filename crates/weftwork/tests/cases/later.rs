@@ -40,6 +40,15 @@ impl Later {
                 }
                 if req.path() == "/poll" { response.endless() } else { response }
             }
+            "/reason" | "/reason-poll" | "/reason-panics" => {
+                let panics = req.path() == "/reason-panics";
+                let (sender, response) = Response::later_with(timeout, move |reason| {
+                    assert!(!panics, "the alternative response");
+                    Response::text(format!("{reason:?}")).with_status(StatusCode::BAD_GATEWAY)
+                });
+                kept.lock().unwrap().push(sender);
+                if req.path() == "/reason-poll" { response.endless() } else { response }
+            }
             "/delayed" => Response::text("delayed").with_delay(timeout).with_status(StatusCode::ACCEPTED),
             _ => Response::text("hello"),
         };
@@ -442,4 +451,80 @@ fn a_stuck_deferred_writer_is_logged_with_its_request() {
     client.answer().is(200, "hello");
     is_logged(&["is still running", "GET /later"]);
     assert!(logged(&["is still running", &next]).is_empty());
+}
+
+const REASON: &str = "GET /reason HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn the_alternative_is_told_why_it_is_sent() {
+    let later = Later::start();
+    let mut client = later.client();
+    drop(later.ask(&mut client, REASON));
+    let answer = client.answer();
+    answer.is(502, "SenderDropped");
+    assert_eq!(answer.field("vary"), Some("origin"), "what middleware has added");
+    later.ask(&mut client, REASON).send("in time").unwrap();
+    client.answer().is(200, "in time");
+    drop(later.ask(&mut client, "GET /reason-panics HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.answer().status, 500);
+
+    let later = Later::start_with(Duration::from_millis(50), |settings| settings);
+    let mut client = later.client();
+    let _kept = later.ask(&mut client, REASON);
+    client.answer().is(502, "Timeout");
+
+    let later = Later::start_with(Duration::MAX, |settings| settings);
+    let mut client = later.client();
+    let _kept = later.ask(&mut client, "GET /reason-poll HTTP/1.1\r\nHost: a\r\n\r\n");
+    let server = later.server;
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
+    client.answer().is(502, "ShuttingDown");
+    stopping.join().unwrap();
+}
+
+/// Registers a call, whose news is received.
+fn closed(sender: &ResponseSender) -> std::sync::mpsc::Receiver<()> {
+    let (tell, told) = std::sync::mpsc::channel();
+    sender.on_closed(move || tell.send(()).unwrap());
+    told
+}
+
+#[test]
+fn a_sender_is_told_once_that_its_client_has_gone() {
+    keep_log();
+    for leave in [drop as fn(Client), Client::reset] {
+        let later = Later::start();
+        let mut client = later.client();
+        let sender = later.ask(&mut client, "GET /poll HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (told, future) = (closed(&sender), sender.closed());
+        sender.on_closed(|| panic!("the call of a sender"));
+        let last = closed(&sender);
+        let waiting = std::thread::spawn(move || weftwork::wait(future));
+        leave(client);
+        // Each ends when its call has gone.
+        assert_eq!((told.iter().count(), last.iter().count()), (1, 1));
+        waiting.join().unwrap();
+        // It has left already.
+        assert_eq!(closed(&sender).iter().count(), 1);
+        assert!(sender.is_closed());
+        is_logged(&["a callback of a response panicked: the call of a sender"]);
+    }
+}
+
+#[test]
+fn a_sender_is_told_that_its_time_is_up_or_its_response_was_taken() {
+    let later = Later::start_with(Duration::from_millis(50), |settings| settings);
+    let mut client = later.client();
+    let sender = later.ask(&mut client, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+    let told = closed(&sender);
+    assert_eq!(client.answer().status, 204);
+    assert_eq!(told.iter().count(), 1);
+
+    let later = Later::start();
+    let mut client = later.client();
+    let sender = later.ask(&mut client, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+    let told = closed(&sender);
+    sender.send("in time").unwrap();
+    client.answer().is(200, "in time");
+    assert_eq!(told.iter().count(), 1);
 }

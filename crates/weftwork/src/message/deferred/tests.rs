@@ -279,6 +279,6 @@ fn a_response_sent_in_time_counts_even_if_it_is_polled_late() {
         }
         let Payload::LongLived(long_lived) = response.payload else { panic!("it is there") };
         let LongLived::Deferred(later) = *long_lived else { panic!("it does not come later") };
-        assert_eq!(later.take(Response::default(), deadline).status(), status);
+        assert_eq!(later.take(Response::default(), deadline, LaterReason::Timeout).status(), status);
     }
 }
