@@ -1,5 +1,7 @@
 //! A service of tonic on the HTTP/2 of Weftwork, called by a client of tonic.
 
+use std::process::Command;
+
 use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic::transport::Channel;
@@ -87,5 +89,24 @@ async fn both_stream() {
         }
         drop(sender);
         assert!(replies.next().await.is_none(), "{engine}");
+    }
+}
+
+/// Calls each method with grpcio, gRPC for Python, if that is installed: `pip install grpcio`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_grpcio_is_answered() {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let is_there = Command::new(&python).args(["-c", "import grpc"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: {python} has no grpcio");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpcio_client.py");
+    for engine in engines() {
+        let server = start(engine);
+        let address = server.local_addr().unwrap().to_string();
+        let output = Command::new(&python).args([script, &address]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{engine}: {said}");
     }
 }
