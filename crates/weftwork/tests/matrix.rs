@@ -56,6 +56,7 @@ macro_rules! every_engine {
             mod farewells;
             mod faults;
             mod feed_senders;
+            mod feed_sources;
             mod feeds;
             mod files;
             mod futures;

@@ -149,7 +149,7 @@ impl<'a> ConnExchange<'a> {
         begun: Tick,
         slot: &'a CallSlot,
     ) -> Tick {
-        if self.conn.awaits_response() {
+        if self.conn.needs_no_handler() {
             self.take_what_came(response, begun, slot);
         } else {
             let (head, text) = self.head();
@@ -183,6 +183,9 @@ impl<'a> ConnExchange<'a> {
     /// Takes the provided response, or polls its future. No handler runs for it.
     #[cold]
     fn take_what_came(&mut self, response: &mut Option<Response>, begun: Tick, slot: &'a CallSlot) {
+        if !self.conn.awaits_response() {
+            return self.conn.poll_source(self.cx);
+        }
         let Some(mut pending) = self.conn.take_pending() else { return };
         let summary = self.left.insert(pending.take_summary());
         if !pending.is_over(begun, self.cx)

@@ -120,6 +120,11 @@ impl FeedBody {
         self.handler.is_some() || self.feed.is_endless
     }
 
+    /// Returns whether a client that has closed its side has left.
+    pub(super) fn ends_with_client(&self) -> bool {
+        self.is_endless() || self.feed.has_source()
+    }
+
     /// Returns when the other side is told that the server stops, once that is known and still to come.
     pub(super) fn stops_at(&self) -> Option<Tick> {
         self.stops_at.filter(|_| !self.stop_sent)
@@ -231,6 +236,41 @@ impl Conn {
         }
     }
 
+    /// Returns whether the future that fills its feed wants to be polled.
+    fn awaits_poll(&self) -> bool {
+        self.phase == Phase::FeedBody
+            && matches!(self.pending_body.as_deref(), Some(PendingBody::FeedBody(fed)) if fed.feed.source_is_woken())
+    }
+
+    /// Returns whether its next call polls a future or sends what has come, and needs no handler.
+    pub(crate) fn needs_no_handler(&self) -> bool {
+        self.awaits_response() || self.awaits_poll()
+    }
+
+    /// Polls the future that fills its feed.
+    #[cold]
+    pub(super) fn poll_source(&mut self, cx: &Context) {
+        let mut rest = self.pending_body.take_safely();
+        let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut() else { return };
+        let panicked = caught(
+            || {
+                fed.feed.poll_source();
+                None
+            },
+            |panic| Some(OneLine(panic_message(panic)).to_string()),
+        );
+        let Some(message) = panicked else {
+            self.pending_body = rest;
+            return;
+        };
+        cx.record(Event::Panicked);
+        log_line!(Error, "the future that fills a feed panicked: {message}");
+        self.note_error(ResponseEnd::CUT_SHORT);
+        self.stream.reset_unless_ended();
+        self.cut_stream();
+        self.phase = Phase::Done;
+    }
+
     /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
         matches!(self.phase, Phase::FeedBody | Phase::Deferred | Phase::Http2)
@@ -266,6 +306,9 @@ impl Conn {
             return fed.refuse_if_cut().map(|()| Some(Step::Write));
         }
         self.pass_on(fed, now)?;
+        if fed.feed.source_is_woken() {
+            return Ok(Some(Step::Call));
+        }
         let mut left = PULLED_BYTES;
         while left > 0 {
             match fed.next(left) {
@@ -304,7 +347,7 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;
-        if self.read_closed && !takes && fed.is_endless() {
+        if self.read_closed && !takes && fed.ends_with_client() {
             // The end comes after bytes that are never read.
             self.phase = Phase::Done;
             return Ok(None);

@@ -28,7 +28,7 @@ impl PendingBody {
         match self {
             PendingBody::Known { .. } => false,
             PendingBody::Deferred(pending) => pending.ends_with_client(),
-            PendingBody::FeedBody(fed) => fed.is_endless(),
+            PendingBody::FeedBody(fed) => fed.ends_with_client(),
             PendingBody::Upgrade(_) => true,
         }
     }

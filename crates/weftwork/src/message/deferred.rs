@@ -21,8 +21,8 @@ use super::filter::StreamFilter;
 use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
 use super::listeners::Listeners;
+use super::pending_future::PendingFuture;
 use super::response::{LongLived, Payload, Response};
-use future::PendingFuture;
 pub use reason::LaterReason;
 use reason::OtherwiseFn;
 
@@ -88,7 +88,7 @@ enum Provider {
     /// Only time has to pass.
     Time,
     Sender(Arc<Core>),
-    Future(PendingFuture),
+    Future(PendingFuture<Response>),
 }
 
 type Change = Box<dyn Fn(Response) -> Response + Send>;

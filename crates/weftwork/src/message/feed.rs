@@ -5,6 +5,7 @@
 //! message for ten thousand clients is in memory once.
 
 mod listen;
+mod source;
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -18,6 +19,7 @@ use http::{HeaderValue, StatusCode};
 use self::listen::Extras;
 use super::drop_caught::DropEach;
 use super::listeners::Listeners;
+use super::pending_future::PendingFuture;
 use super::response::{LongLived, Payload, Response};
 
 /// Limits of the queue of one client, and the action when they are exceeded.
@@ -75,6 +77,8 @@ pub struct Feed {
     core: Arc<Core>,
     /// Bytes to send before the messages.
     backlog: VecDeque<Bytes>,
+    /// Future that fills the feed.
+    source: Option<PendingFuture<()>>,
     /// Message to send after a silence of the setting `heartbeat`.
     heartbeat: Option<Bytes>,
     /// Message to send last when the server stops.
@@ -161,6 +165,7 @@ impl Feed {
         let feed = Feed {
             core: core.clone(),
             backlog: VecDeque::new(),
+            source: None,
             heartbeat: None,
             final_message: None,
             is_endless: false,
@@ -223,7 +228,8 @@ impl Feed {
         if nothing {
             (state.waiter, state.waits_for_cut) = (Some((wakes.clone(), key)), false);
         }
-        nothing
+        drop(state);
+        nothing && self.source.as_ref().is_none_or(|source| source.watch(wakes, key))
     }
 
     /// Wakes the connection only when it is disconnected. Returns false if it is disconnected already.
@@ -272,6 +278,8 @@ impl Drop for Feed {
     /// Records that the connection has ended.
     fn drop(&mut self) {
         let mut each = DropEach::default();
+        // Before the feed is closed, as the future may have a sender.
+        each.drop_value(self.source.take());
         let Remains { unsent, listeners } = self.core.cut();
         each.drop_all(unsent);
         listeners.tell();

@@ -20,6 +20,7 @@ mod json;
 pub(crate) mod large_stack;
 mod listeners;
 pub(crate) mod observer;
+mod pending_future;
 mod problem;
 mod request;
 mod required_state;

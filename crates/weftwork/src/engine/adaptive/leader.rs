@@ -120,7 +120,7 @@ impl Shared {
         if conn.is_sending() {
             return CallMode::SlowFile;
         }
-        if conn.awaits_response() {
+        if conn.needs_no_handler() {
             // There is no handler to call. The writer of a streamed response hands the loop off before it waits.
             return CallMode::Inline { route: None };
         }

@@ -1,17 +1,14 @@
 //! A response that a future provides. The connection that waits for the response polls the future.
 
-use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
 
 use super::Provider;
-use crate::message::feed::WakeConn;
 use crate::message::into_response::IntoResponse;
+use crate::message::pending_future::PendingFuture;
 use crate::message::problem::Problem;
 use crate::message::response::Response;
 
@@ -90,105 +87,5 @@ where
     match future.poll() {
         Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
         Poll::Pending => otherwise().after(time, Provider::Future(future)),
-    }
-}
-
-/// A future, and what it has returned.
-pub(super) struct PendingFuture {
-    /// None after it has returned.
-    future: Option<Pin<Box<dyn Future<Output = Response> + Send>>>,
-    output: Option<Box<Response>>,
-    wakeup: Arc<Wakeup>,
-}
-
-impl PendingFuture {
-    fn new(future: impl Future<Output = Response> + Send + 'static) -> PendingFuture {
-        PendingFuture { future: Some(Box::pin(future)), output: None, wakeup: Arc::default() }
-    }
-
-    /// Polls the future, unless it has returned already.
-    pub(super) fn poll(&mut self) -> Poll<()> {
-        let Some(future) = &mut self.future else { return Poll::Ready(()) };
-        // A wake-up during the poll asks for another one.
-        self.wakeup.lock().is_woken = false;
-        let waker = Waker::from(self.wakeup.clone());
-        let Poll::Ready(response) = future.as_mut().poll(&mut Context::from_waker(&waker)) else {
-            return Poll::Pending;
-        };
-        self.output = Some(Box::new(response));
-        self.future = None;
-        Poll::Ready(())
-    }
-
-    pub(super) fn take_output(&mut self) -> Option<Box<Response>> {
-        self.output.take()
-    }
-
-    pub(super) fn is_woken(&self) -> bool {
-        self.wakeup.lock().is_woken
-    }
-
-    /// Wakes the connection when the future wants to be polled. Returns false if it wants that already.
-    pub(super) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        let mut state = self.wakeup.lock();
-        if !state.is_woken {
-            state.waiter = Some((wakes.clone(), key));
-        }
-        !state.is_woken
-    }
-}
-
-/// What wakers of a future change. Any thread may wake, also during a poll and after the future has gone.
-#[derive(Default)]
-struct Wakeup {
-    state: Mutex<WakeState>,
-}
-
-#[derive(Default)]
-struct WakeState {
-    is_woken: bool,
-    /// Connection to wake. The connection sets it when it has nothing else to do.
-    waiter: Option<(Arc<dyn WakeConn>, usize)>,
-}
-
-impl Wakeup {
-    fn lock(&self) -> MutexGuard<'_, WakeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Wakeup {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = self.lock();
-        if std::mem::replace(&mut state.is_woken, true) {
-            return;
-        }
-        let waiter = state.waiter.take();
-        drop(state);
-        if let Some((wakes, key)) = waiter {
-            wakes.wake(key);
-        }
-    }
-}
-
-impl Drop for PendingFuture {
-    /// Wakers may outlive their future, and need not keep the connection's loop.
-    fn drop(&mut self) {
-        let waiter = {
-            let mut state = self.wakeup.lock();
-            state.is_woken = true;
-            state.waiter.take()
-        };
-        drop(waiter);
-    }
-}
-
-impl fmt::Debug for PendingFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingFuture").field("is_woken", &self.is_woken()).finish_non_exhaustive()
     }
 }
