@@ -15,7 +15,10 @@ use weftwork_tower::serve_tower;
 type Notes = Arc<Mutex<Vec<String>>>;
 
 /// A route of axum, unchanged.
-async fn note(State(notes): State<Notes>, Path(number): Path<usize>) -> Result<String, axum::http::StatusCode> {
+async fn note(
+    State(notes): State<Notes>,
+    Path(number): Path<usize>,
+) -> Result<String, axum::http::StatusCode> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     notes.lock().unwrap().get(number).cloned().ok_or(axum::http::StatusCode::NOT_FOUND)
 }

@@ -2,17 +2,19 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body::Body;
 use weftwork::{Feed, FeedLimits, FeedSender, OverflowStrategy, Response};
 
 use crate::handler::BoxError;
 use crate::place::Place;
+use crate::response::{Part, fields_of, poll_part};
 
-/// Bytes that wait for a slow client before the body is asked for no more.
-const WAITING_BYTES: u64 = 64 << 10;
+/// Limits of what waits for a slow client. The body is asked for more while less than half of them waits, so they are never
+/// exceeded.
+pub(crate) const LIMITS: FeedLimits =
+    FeedLimits { messages_max: 1024, bytes_max: 128 << 10, overflow: OverflowStrategy::Disconnect };
 
 /// Sends the parts, and then the rest of the body.
 pub(crate) fn start<B>(parts: Vec<Bytes>, body: Pin<Box<B>>, place: &Place) -> Response
@@ -21,15 +23,8 @@ where
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
-    let limits =
-        FeedLimits { messages_max: usize::MAX, bytes_max: u64::MAX, overflow: OverflowStrategy::Disconnect };
-    let (sender, feed) = Feed::new(limits);
-    let outlet = Outlet { sender, is_over: false };
-    for part in parts {
-        let _ = outlet.sender.send(part);
-    }
-    place.spawn(send(body, outlet));
-    Response::feed(feed)
+    let (sender, feed) = Feed::new(LIMITS);
+    Response::feed(place.fill(feed, send(parts, body, Outlet { sender, is_over: false })))
 }
 
 /// The sending end. What is dropped before its end is cut, so that it does not look whole.
@@ -39,19 +34,9 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// Waits until the client has read.
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.sender.waiting().1 < WAITING_BYTES || self.sender.is_closed() {
-            return Poll::Ready(());
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    fn end(mut self) {
-        self.is_over = true;
-        self.sender.close();
+    /// Sends a part when the client has read enough. Returns false if it has left.
+    async fn send(&self, part: Bytes) -> bool {
+        poll_fn(|cx| self.sender.poll_ready(cx)).await.and_then(|()| self.sender.send(part)).is_ok()
     }
 }
 
@@ -63,24 +48,33 @@ impl Drop for Outlet {
     }
 }
 
-async fn send<B>(mut body: Pin<Box<B>>, outlet: Outlet)
+async fn send<B>(parts: Vec<Bytes>, mut body: Pin<Box<B>>, mut outlet: Outlet)
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
+    for part in parts {
+        if !outlet.send(part).await {
+            return;
+        }
+    }
     loop {
-        poll_fn(|cx| outlet.poll_room(cx)).await;
-        match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            None => return outlet.end(),
-            Some(Err(_)) => return,
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(mut data) => {
-                    if outlet.sender.send(data.copy_to_bytes(data.remaining())).is_err() {
-                        return;
-                    }
+        match poll_fn(|cx| poll_part(body.as_mut(), cx)).await {
+            Part::Data(data) => {
+                if !outlet.send(data).await {
+                    return;
                 }
-                Err(_) => return outlet.end(),
-            },
+            }
+            Part::End(trailers) => {
+                outlet.is_over = true;
+                // Fields that cannot be trailers are left out, with all others.
+                let _ = outlet.sender.close_with(&trailers.map(fields_of).unwrap_or_default());
+                return;
+            }
+            Part::Failed(error) => {
+                log::error!("the body of a response failed, and its connection is cut: {error}");
+                return;
+            }
         }
     }
 }

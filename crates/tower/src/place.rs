@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::StatusCode;
-use weftwork::{Problem, Response};
+#[cfg(feature = "tokio")]
+use weftwork::IntoResponse;
+use weftwork::{Feed, Problem, Response};
 
 #[cfg(feature = "tokio")]
 use weftwork_tokio::{Tokio, within};
@@ -53,7 +55,8 @@ impl Place {
         #[cfg(feature = "tokio")]
         if let Some(tokio) = &self.tokio {
             if self.is_spawned {
-                return when(crate::task::run(tokio.handle(), future, is_detached), timeout);
+                let task = crate::task::run(tokio.handle(), future, is_detached);
+                return when(async { task.await.unwrap_or_else(response_of) }, timeout);
             }
             return self.poll_here(within(tokio.handle().clone(), future), is_detached, timeout);
         }
@@ -72,6 +75,20 @@ impl Place {
         when(future, timeout)
     }
 
+    /// Fills a feed by a future that has its sender.
+    pub(crate) fn fill(&self, feed: Feed, future: impl Future<Output = ()> + Send + 'static) -> Feed {
+        #[cfg(feature = "tokio")]
+        if let Some(tokio) = &self.tokio {
+            if self.is_spawned {
+                let task = crate::task::run(tokio.handle(), future, false);
+                // A panic of a task is reported by tokio, and its sender has cut the feed.
+                return feed.with_source(async { drop(task.await) });
+            }
+            return feed.with_source(within(tokio.handle().clone(), future));
+        }
+        feed.with_source(future)
+    }
+
     /// Polls a future that no connection polls, until its end.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "tokio")]
@@ -80,6 +97,18 @@ impl Place {
             return;
         }
         crate::executor::spawn(task);
+    }
+}
+
+/// Returns the response to a request whose task has no end.
+#[cfg(feature = "tokio")]
+fn response_of(error: tokio::task::JoinError) -> Response {
+    match error.try_into_panic() {
+        // A panic of the service is a panic of the handler.
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE)
+            .detail("the runtime of this service has ended")
+            .into_response(),
     }
 }
 

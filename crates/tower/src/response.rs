@@ -71,7 +71,7 @@ where
         return of_head(head, length);
     }
     let mut body = Box::pin(body);
-    let Gathered { mut parts, end } = poll_fn(|cx| Poll::Ready(gather(body.as_mut(), cx))).await;
+    let Gathered { parts, end } = poll_fn(|cx| Poll::Ready(gather(body.as_mut(), cx))).await;
     let response = match end {
         End::Whole(None) => {
             head.headers.remove(header::CONTENT_LENGTH);
@@ -90,7 +90,7 @@ where
                 head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
             }
             let is_endless = is_event_stream(&head.headers);
-            let response = feed::start(std::mem::take(&mut parts), body, &wanted.place);
+            let response = feed::start(parts, body, &wanted.place);
             if is_endless { response.endless() } else { response }
         }
     };
@@ -123,22 +123,40 @@ where
         if count >= GATHERED_BYTES {
             break End::Open;
         }
-        match body.as_mut().poll_frame(cx) {
+        match poll_part(body.as_mut(), cx) {
             Poll::Pending => break End::Open,
-            Poll::Ready(None) => break End::Whole(None),
-            Poll::Ready(Some(Err(error))) => break End::Failed(error.into()),
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(mut data) => {
-                    let part = data.copy_to_bytes(data.remaining());
-                    count += part.len();
-                    parts.push(part);
-                }
-                // Nothing follows trailers.
-                Err(frame) => break End::Whole(frame.into_trailers().ok()),
-            },
+            Poll::Ready(Part::Data(data)) => {
+                count += data.len();
+                parts.push(data);
+            }
+            Poll::Ready(Part::End(trailers)) => break End::Whole(trailers),
+            Poll::Ready(Part::Failed(error)) => break End::Failed(error),
         }
     };
     Gathered { parts, end }
+}
+
+/// What a body has next.
+pub(crate) enum Part {
+    Data(Bytes),
+    /// Nothing follows trailers.
+    End(Option<HeaderMap>),
+    Failed(BoxError),
+}
+
+pub(crate) fn poll_part<B>(body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Part>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    body.poll_frame(cx).map(|frame| match frame {
+        None => Part::End(None),
+        Some(Err(error)) => Part::Failed(error.into()),
+        Some(Ok(frame)) => match frame.into_data() {
+            Ok(mut data) => Part::Data(data.copy_to_bytes(data.remaining())),
+            Err(frame) => Part::End(frame.into_trailers().ok()),
+        },
+    })
 }
 
 fn joined(mut parts: Vec<Bytes>) -> Bytes {

@@ -15,7 +15,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::OnUpgrade;
-use weftwork::{Feed, FeedLimits, FeedSender, OverflowStrategy, Response, UpgradeHandler};
+use weftwork::{Feed, FeedSender, Response, UpgradeHandler};
 
 /// What hyper reads, so that it upgrades.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
@@ -23,8 +23,6 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupg
 const POLLS_MAX: usize = 16;
 /// Bytes that wait for the service before its client is cut.
 const UNREAD_BYTES_MAX: usize = 4 << 20;
-/// Bytes that wait for a slow client before the service waits.
-const WAITING_BYTES: u64 = 64 << 10;
 
 /// An upgrade that a service may accept.
 pub(crate) struct Upgrade {
@@ -44,12 +42,7 @@ impl Upgrade {
 
     /// Returns 101, and joins the client with the service.
     pub(crate) fn accept(self, protocol: HeaderValue) -> Response {
-        let limits = FeedLimits {
-            messages_max: usize::MAX,
-            bytes_max: u64::MAX,
-            overflow: OverflowStrategy::Disconnect,
-        };
-        let (sender, feed) = Feed::new(limits);
+        let (sender, feed) = Feed::new(crate::feed::LIMITS);
         self.pipe.open(sender);
         Response::upgrade_fed(protocol, feed, ClientEnd { pipe: self.pipe.clone() })
     }
@@ -228,14 +221,13 @@ impl Write for ServiceEnd {
             }
             ToClient::Closed => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             ToClient::Open(sender) => {
-                if sender.waiting().1 >= WAITING_BYTES {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
                 let sender = sender.clone();
                 drop(state);
-                match sender.send(Bytes::copy_from_slice(bytes)) {
+                let sent = match sender.poll_ready(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(is_open) => is_open.and_then(|()| sender.send(Bytes::copy_from_slice(bytes))),
+                };
+                match sent {
                     Ok(()) => Poll::Ready(Ok(bytes.len())),
                     Err(closed) => Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, closed))),
                 }
