@@ -1,4 +1,5 @@
-//! An axum app inside a site of Weftwork, on the way from one to the other: `cargo run --example axum_inside`.
+//! An axum app inside a site of Weftwork, on the way from one to the other:
+//! `cargo run --manifest-path interop/Cargo.toml --example axum_inside`.
 //!
 //! Weftwork is outside: it has the listener, the limits, the logs and the shutdown. Routes that were moved are plain
 //! functions, and may block. All others are still those of axum.

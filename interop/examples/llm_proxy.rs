@@ -1,4 +1,5 @@
-//! Streams the tokens of an upstream to each client: `UPSTREAM=http://127.0.0.1:9000/v1 cargo run --example llm_proxy`.
+//! Streams the tokens of the upstream that the variable `UPSTREAM` names (an URL) to each client:
+//! `cargo run --manifest-path interop/Cargo.toml --example llm_proxy`.
 //!
 //! A client that waits holds no thread. If the client leaves, the request to the upstream is dropped, so that it stops
 //! generating. A slow client slows down its own upstream alone.

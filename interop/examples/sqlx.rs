@@ -1,4 +1,5 @@
-//! A handler that asks a database by sqlx, whose client is async only: `cargo run --example sqlx`.
+//! A handler that asks a database by sqlx, whose client is async only:
+//! `cargo run --manifest-path interop/Cargo.toml --example sqlx`.
 //!
 //! The handler is a plain function. While a query runs, its event loop serves others.
 

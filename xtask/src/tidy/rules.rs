@@ -32,7 +32,7 @@ const MACHINE_FOLDERS: &[[&str; 2]] = &[["/work", "/"], ["/root", "/"], ["/tmp/"
 /// An example is found from the root of the repository only by its package.
 const EXAMPLE: &str = "--example ";
 const CARGO: &str = "cargo ";
-const PACKAGE: &str = " -p ";
+const PACKAGES: [&str; 2] = [" -p ", "--manifest-path interop/Cargo.toml"];
 
 pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     if VERBATIM.iter().any(|part| file.path.starts_with(part) || file.path.ends_with(part)) {
@@ -44,7 +44,10 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
         } else if text.contains('\t') && !TABBED.iter().any(|end| file.path.ends_with(end)) {
             say(line, "tab; indent with spaces, or write \\t".into());
         }
-        if text.contains(EXAMPLE) && text.contains(CARGO) && !text.contains(PACKAGE) {
+        if text.contains(EXAMPLE)
+            && text.contains(CARGO)
+            && !PACKAGES.iter().any(|package| text.contains(package))
+        {
             say(
                 line,
                 "cargo does not find the example from the root; write -p weftwork-examples in front of it"
