@@ -72,6 +72,7 @@ pub(super) struct Http2Conn {
     part_bytes: usize,
     /// A PING was sent, and nothing has arrived since.
     is_pinged: bool,
+    pinged_at: Tick,
     /// A block of fields was written. The first one tells the client that the table is empty.
     has_written_block: bool,
     goaway: Goaway,
@@ -104,6 +105,7 @@ impl Conn {
             budget: Budget::new(now.0),
             part_bytes: 0,
             is_pinged: false,
+            pinged_at: Tick(0),
             has_written_block: false,
             goaway: Goaway::default(),
             begun: now,

@@ -182,7 +182,7 @@ impl Http2Session {
         timeout: Duration,
         io: &mut impl Transport,
     ) -> io::Result<usize> {
-        let until = Instant::now() + timeout;
+        let mut until = Instant::now() + timeout;
         loop {
             // What another thread reads behind this counts as a change.
             let (text, seen) = {
@@ -190,7 +190,10 @@ impl Http2Session {
                 (exchanges.take_text(into), exchanges.changes())
             };
             // Windows may have grown. The server may have ended the connection meanwhile.
+            let begun = Instant::now();
             let _ = self.flush(usize::MAX, io);
+            // Another thread may be sending much.
+            until += begun.elapsed();
             if let Some(read) = text {
                 return read;
             }

@@ -20,6 +20,8 @@ const ANNOUNCED: u32 = 0x7fff_ffff;
 const PING: [u8; 8] = *b"goaway\r\n";
 /// Time for the client to answer that PING.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
+/// Time for the client to answer the PING of a quiet connection, if `heartbeat` is shorter. Mobile networks may take seconds.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How far the end of the connection is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,8 +226,13 @@ impl Conn {
         if now < self.timer.deadline(&cx.settings) {
             return;
         }
-        if self.timer.kind == TimeoutKind::Heartbeat && !std::mem::replace(&mut http2.is_pinged, true) {
-            Http2::write_ping(*b"life\r\n\r\n", output);
+        if self.timer.kind == TimeoutKind::Heartbeat
+            && !(http2.is_pinged && now >= http2.pinged_at.after(PING_TIMEOUT))
+        {
+            if !std::mem::replace(&mut http2.is_pinged, true) {
+                Http2::write_ping(*b"life\r\n\r\n", output);
+                http2.pinged_at = now;
+            }
             self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
             return;
         }
