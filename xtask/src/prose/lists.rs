@@ -12,7 +12,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("crates/weftwork/src/guide.md", 2340),
     ("docs/benchmarks.md", 3850),
     ("docs/coming-from/actix.md", 510),
-    ("docs/coming-from/axum.md", 645),
+    ("docs/coming-from/axum.md", 830),
     ("docs/coming-from/flask.md", 495),
     ("docs/coming-from/go-net-http.md", 515),
     ("docs/coming-from/hunchentoot.md", 480),
