@@ -19,7 +19,7 @@ Without a command, weft runs the demo at http://127.0.0.1:8080/.";
 const ROUTES: &str = "\
 Routes:
   /health  /ready  /metrics  /json  /echo  /headers  /nocontent  /slow?ms=N  /slow?us=N  /wait?ms=N
-  /later?ms=N  /events  /ws/echo  /upload  /files/
+  /later?ms=N  /events  /ws/echo  /upload  /files/  /dashboard  /block?wait=true  /block.svg
 
 ";
 
@@ -128,7 +128,7 @@ fn server_args() -> Vec<Arg> {
                  [the sockets of LISTEN_FDS, if there are any]",
         ),
         option("admin", "ADDRESS")
-            .help("answer /health, /ready and /metrics there, also while the server is busy [WEFT_ADMIN]"),
+            .help("answer /health, /ready, /metrics, /dashboard there, even if busy [WEFT_ADMIN]"),
         option("engine", "NAME")
             .value_parser(|text: &str| {
                 text.parse::<Engine>().map_err(|error| Usage(format!("--engine: {error}")))

@@ -1,5 +1,7 @@
 //! Routes of the demo: examples to look at, to try, and to measure.
 
+mod block;
+mod examples;
 mod live;
 mod page;
 
@@ -10,6 +12,7 @@ use serde::Serialize;
 use weftwork::http::{HeaderValue, StatusCode, header};
 use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, routes};
 
+use self::block::Block;
 use self::live::Live;
 use crate::probes::Probes;
 
@@ -26,6 +29,20 @@ const ECHO_BYTES: usize = 256 << 10;
 enum Demo {
     #[get("/")]
     Page,
+    #[quick]
+    #[get("/demo.js")]
+    Script,
+    #[quick]
+    #[get("/demo.css")]
+    Style,
+    #[get("/dashboard")]
+    Dashboard,
+    #[post("/block?{wait}")]
+    Block { wait: Option<bool> },
+    #[get("/block/events")]
+    BlockEvents,
+    #[get("/block.svg")]
+    BlockPicture,
     #[quick]
     #[get("/ready")]
     Ready,
@@ -59,45 +76,26 @@ enum Demo {
     File { path: String },
 }
 
-/// Routes with the descriptions on the page.
-const ROUTES: [(Demo, &str); 15] = [
-    (Demo::Page, "this page"),
-    (Demo::Health, "OK: the smallest response"),
-    (Demo::Ready, "200, or 503 from the moment on at which the server is told to stop"),
-    (Demo::Metrics, "numbers for Prometheus"),
-    (Demo::Json, "a value as JSON, serialized for each request"),
-    (Demo::Headers, "the header fields of your request, unchanged"),
-    (Demo::NoContent, "204 without a body"),
-    (
-        Demo::Slow { ms: None, us: None },
-        "a handler that blocks its thread for ?ms=100 (or ?us=). Other requests do not wait",
-    ),
-    (Demo::Wait { ms: None }, "a handler that waits for ?ms=100 with weftwork::sleep"),
-    (Demo::Later { ms: None }, "a response that is sent ?ms=100 later, without a thread"),
-    (Demo::Echo, "the body of your request. A large body is sent back in pieces, whatever its size"),
-    (Demo::Events, "a clock as server-sent events, with one thread for all clients"),
-    (Demo::Socket, "a WebSocket that echoes each message"),
-    (Demo::Upload, "a form with files, or any body. The bytes are counted and dropped"),
-    (Demo::File { path: String::new() }, "sample files with entity tags and range requests"),
-];
-
 /// Returns the demo. It reads the state of its server through `probes`.
 pub(crate) fn demo(probes: Probes) -> impl Handler {
-    let live = Live::new();
+    let (live, block) = (Live::new(), Block::new());
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
         Demo::Page => page::page(probes.status()),
+        Demo::Script => page::script(),
+        Demo::Style => page::style(),
+        Demo::Dashboard => probes.dashboard(req),
+        Demo::Block { wait } => block.start(wait.unwrap_or(false)),
+        Demo::BlockEvents => block.events(req),
+        Demo::BlockPicture => block.picture(),
         Demo::Health => Probes::health(),
         Demo::Ready => probes.ready(),
         Demo::Metrics => probes.metrics(req),
-        Demo::Json => Response::json(&Message { message: "Hello, World!" }),
+        Demo::Json => json(),
         Demo::Headers => headers(req),
-        Demo::NoContent => Response::new(StatusCode::NO_CONTENT),
-        Demo::Slow { ms, us } => {
-            let time = us.map_or_else(|| time(ms), |us| Duration::from_micros(us).min(time(Some(u64::MAX))));
-            pause(time, "blocked\n", std::thread::sleep)
-        }
-        Demo::Wait { ms } => pause(time(ms), "waited\n", weftwork::sleep),
-        Demo::Later { ms } => Response::text("later\n").with_delay(time(ms)),
+        Demo::NoContent => no_content(),
+        Demo::Slow { ms, us } => slow(ms, us),
+        Demo::Wait { ms } => wait(ms),
+        Demo::Later { ms } => later(ms),
         Demo::Echo => echo(req),
         Demo::Events => live.events(req),
         Demo::Socket => live::socket(req),
@@ -111,6 +109,29 @@ pub(crate) fn demo(probes: Probes) -> impl Handler {
 #[derive(Serialize)]
 struct Message {
     message: &'static str,
+}
+
+fn json() -> Response {
+    Response::json(&Message { message: "Hello, World!" })
+}
+
+fn no_content() -> Response {
+    Response::new(StatusCode::NO_CONTENT)
+}
+
+fn slow(ms: Option<u64>, us: Option<u64>) -> Response {
+    let time = us.map_or_else(|| time(ms), |us| Duration::from_micros(us).min(time(Some(u64::MAX))));
+    std::thread::sleep(time);
+    Response::text("blocked\n")
+}
+
+fn wait(ms: Option<u64>) -> Response {
+    weftwork::sleep(time(ms));
+    Response::text("waited\n")
+}
+
+fn later(ms: Option<u64>) -> Response {
+    Response::text("later\n").with_delay(time(ms))
 }
 
 fn echo(req: &mut Request<'_>) -> Response {
@@ -163,11 +184,6 @@ fn headers(req: &Request<'_>) -> Response {
         text.push(b'\n');
     }
     Response::text(text)
-}
-
-fn pause(time: Duration, did: &'static str, pause: fn(Duration)) -> Response {
-    pause(time);
-    Response::text(did)
 }
 
 fn time(ms: Option<u64>) -> Duration {

@@ -1,11 +1,11 @@
-//! `/health`, `/ready` and `/metrics`: what a supervisor, a proxy and Prometheus ask for.
+//! `/health`, `/ready` and `/metrics`, for supervisors, proxies and Prometheus, and the dashboard.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use weftwork::http::{HeaderValue, Method, StatusCode, header};
 use weftwork::middleware::Metrics;
-use weftwork::{Blocking, Handler, IntoResponse, Request, RequestLine, Response, ServerStatus};
+use weftwork::{Blocking, Dashboard, Handler, IntoResponse, Request, RequestLine, Response, ServerStatus};
 
 const HEALTH: &str = "/health";
 const READY: &str = "/ready";
@@ -16,12 +16,15 @@ pub(crate) struct Probes {
     status: ServerStatus,
     /// The page of the metrics. Absent if it is on the side listener.
     page: Option<Arc<dyn Handler>>,
+    dashboard: Dashboard,
 }
 
 impl Probes {
-    pub(crate) fn new(status: ServerStatus, metrics: Option<&Metrics>) -> Probes {
-        let page = metrics.map(|metrics| Arc::new(metrics.page()) as Arc<dyn Handler>);
-        Probes { status, page }
+    /// Creates the answers. `has_metrics` says whether `/metrics` is one of them.
+    pub(crate) fn new(status: ServerStatus, metrics: &Metrics, has_metrics: bool) -> Probes {
+        let page = has_metrics.then(|| Arc::new(metrics.page()) as Arc<dyn Handler>);
+        let dashboard = Dashboard::new(metrics, status.clone());
+        Probes { status, page, dashboard }
     }
 
     pub(crate) fn status(&self) -> &ServerStatus {
@@ -45,6 +48,20 @@ impl Probes {
 
     pub(crate) fn metrics(&self, req: &mut Request<'_>) -> Response {
         self.page.as_ref().map_or_else(Response::decline, |page| page.call(req))
+    }
+
+    pub(crate) fn dashboard(&self, req: &mut Request<'_>) -> Response {
+        self.dashboard.call(req)
+    }
+
+    /// Returns the answers of a side listener: all of them, and `/dashboard`.
+    pub(crate) fn on_side_listener(self) -> impl Handler {
+        let dashboard = self.dashboard.clone();
+        let others = move |req: &mut Request<'_>| match req.path() {
+            "/dashboard" => dashboard.call(req),
+            _ => Response::decline(),
+        };
+        self.before(others, |_| false)
     }
 
     /// Puts the answers in front of a handler, except for names that the handler has itself.

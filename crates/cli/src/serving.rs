@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use log::LevelFilter;
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
-use weftwork::{Address, Handler, HandlerExt, Request, Response, Running, Server, Settings, Signals, Source};
+use weftwork::{Address, Handler, HandlerExt, Running, Server, Settings, Signals, Source};
 
 use crate::args::{Options, Usage, flag, level, log_style, on_or_off};
 use crate::logger::LogStyle;
@@ -77,11 +77,11 @@ pub(crate) fn serve<H: Handler>(
         false => Signals::stop_only()?,
     };
     let metrics = Metrics::new().server(server.status());
-    let of_site = Probes::new(server.status(), admin.is_none().then_some(&metrics));
+    let of_site = Probes::new(server.status(), &metrics, admin.is_none());
     let server = match admin {
         Some(address) => {
-            let probes = Probes::new(server.status(), Some(&metrics));
-            server.admin(address, probes.before(|_: &mut Request<'_>| Response::decline(), |_| false))?
+            let probes = Probes::new(server.status(), &metrics, true);
+            server.admin(address, probes.on_side_listener())?
         }
         None => server,
     };

@@ -85,6 +85,8 @@ pub use message::{
     StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick,
     text, unbuffered,
 };
+#[cfg(feature = "metrics")]
+pub use server::Dashboard;
 pub use server::{Address, Running, Server, ServerStatus, Signals};
 pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source, TlsVersion};
 pub use shutdown::{LeakReport, ShutdownReport};

@@ -3,6 +3,8 @@
 mod admin;
 mod bind;
 mod caught_handler;
+#[cfg(feature = "metrics")]
+mod dashboard;
 mod environment;
 mod hsts;
 mod process;
@@ -35,6 +37,8 @@ use crate::transport::log_queue::{LogThread, log_line};
 use crate::transport::{system, thread_memory, watchdog};
 use admin::Admin;
 use caught_handler::CaughtHandler;
+#[cfg(feature = "metrics")]
+pub use dashboard::Dashboard;
 use hsts::Hsts;
 use process::maintenance::ReloadHooks;
 use process::replacement;

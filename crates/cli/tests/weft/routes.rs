@@ -31,22 +31,53 @@ fn the_page_shows_what_runs() {
     let text = page.text();
     for part in [
         "<dt>engine<dd>adaptive:1<",
-        "<dt>loops<dd>1<",
-        "<dt>threads<dd>",
-        "<dt>open connections<dd>1<",
-        "<dt>accepted connections<dd>1<",
+        "<dt>event loops<dd>1<",
+        "<dt>threads that serve<dd>",
+        "<dt>connections open<dd>1<",
+        "<dt>connections accepted<dd>1<",
         "<code>fields_max</code><td class=\"value\">64<td>environment<td>most field lines",
         "<code>idle_timeout</code><td class=\"value\">7s<td>set<",
         "<code>backlog</code><td class=\"value\">4096<td>default<",
-        "<a href=\"/slow\">",
-        "<form action=\"/echo\" method=\"post\"",
-        "prefers-color-scheme",
+        "value=\"/slow?ms=1000\"",
+        "<form data-method=\"POST\"",
+        // The code is the source of this program.
+        "fn echo(req: &amp;mut Request&lt;&#39;_&gt;) -&gt; Response {",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-    for external in ["src=", "http://", "https://", "url("] {
-        assert!(!text.contains(external), "{external} asks another host");
+    let policy = page.field("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+    let mut client = weft.connect();
+    for part in ["/demo.js", "/demo.css", "/dashboard", "/dashboard?script", "/dashboard?style"] {
+        let part = client.ask(&format!("GET {part}"));
+        for external in ["src=\"http", "<script>", "<style>", "@import", "url(http"] {
+            assert!(!text.contains(external) && !part.text().contains(external), "{external}");
+        }
     }
+}
+
+#[test]
+fn one_run_of_block_at_a_time() {
+    let weft = Weft::start("--port 0");
+    let mut client = weft.connect();
+    assert_eq!(client.ask("GET /block.svg").status, 404);
+    client.send(b"POST /block?wait=true HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n");
+    let mut events = weft.connect();
+    events.send(b"GET /block/events HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert_eq!(events.head().0, 200);
+    let mut told = String::new();
+    while !told.contains("event: sample") {
+        told += std::str::from_utf8(&events.chunk().unwrap()).unwrap();
+    }
+    assert_eq!(weft.connect().ask("POST /block").status, 409);
+    let picture = client.answer(false);
+    assert_eq!((picture.status, picture.field("content-type")), (200, Some("image/svg+xml")));
+    assert!(
+        picture.text().contains("reactor:1: ") && picture.text().ends_with("</svg>\n"),
+        "{}",
+        picture.text()
+    );
+    assert_eq!(client.ask("GET /block.svg").text(), picture.text());
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub use deadline::Deadline;
 pub use decompression::Decompression;
 pub use etags::ETags;
 #[cfg(feature = "metrics")]
+pub(crate) use metrics::LatencyCounts;
+#[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};

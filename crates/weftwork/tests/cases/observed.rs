@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
-use weftwork::{Handler, HandlerExt, Request, Response, Router, Running, Settings};
+use weftwork::{Dashboard, Handler, HandlerExt, Request, Response, Router, Running, Settings};
 
 use super::CASE;
 use crate::support::{Client, Gate, eventually, tls, Lines};
@@ -46,6 +46,42 @@ impl Observed {
 
 fn status(code: u16) -> String {
     format!("http_response_status_code=\"{code}\"")
+}
+
+/// The stream of the dashboard shows the requests that come while a page is open.
+#[test]
+fn a_dashboard_on_the_side_listener_shows_the_load() {
+    let server = CASE.bind("127.0.0.1:0");
+    let metrics = Metrics::new();
+    let side = Router::new().get("/live", Dashboard::new(&metrics, server.status()));
+    let running = server.admin("127.0.0.1:0", side).unwrap().start((|| "hello").with(metrics)).unwrap();
+    let connect = || Client::connect_in_clear(&running.admin_addresses()[0]);
+    let page = connect().get("/live");
+    assert!(page.text().contains("data-dashboard") && !page.text().contains("<style"), "{}", page.text());
+    let policy = page.field("content-security-policy").unwrap_or_default();
+    assert!(policy.contains("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+    for (path, kind) in [("/live?script", "text/javascript"), ("/live?style", "text/css")] {
+        let part = connect().get(path);
+        assert!(part.status == 200 && part.field("content-type").unwrap().starts_with(kind), "{path}");
+    }
+    // No page was open, so there is no history.
+    let mut stream = connect();
+    stream.send("GET /live?events HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(stream.answer_head().field("content-type"), Some("text/event-stream"));
+    assert_eq!(stream.chunk(), b"event: history\ndata: []\n\n");
+    let mut client = Client::connect(&running);
+    eventually("a sample shows a request", || {
+        client.get("/").is(200, "hello");
+        let sample = String::from_utf8(stream.chunk()).unwrap();
+        assert!(sample.starts_with("event: sample\ndata: {\"at\":"), "{sample}");
+        let has_load = !sample.contains("\"p99\":null") && !sample.contains("\"requests\":0.0");
+        has_load && sample.contains("\"connections\":1") && !sample.contains("\"threads\":0")
+    });
+    // A second page gets the samples of the first one.
+    let mut second = connect();
+    second.send("GET /live?events HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(second.answer_head().status, 200);
+    assert!(second.chunk().starts_with(b"event: history\ndata: [{\"at\":"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Request counts and durations by route and status, for Prometheus.
 
+mod latencies;
 mod text_format;
 
 use std::fmt;
@@ -16,6 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use weftwork_wire::fields::{media_type_quality, names_media_type};
 
+use self::latencies::Latencies;
+pub(crate) use self::latencies::LatencyCounts;
 use self::text_format::from_open_metrics;
 use super::{Middleware, Next};
 use crate::message::observer::{Event, Observer, RefusedRequest, ResponseEnd, ResponseObserver};
@@ -78,6 +81,8 @@ struct Shared {
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     active: Family<ActiveLabels, Gauge>,
     queue_wait: Histogram,
+    /// Of whole responses, for the quantiles of a dashboard.
+    latencies: Latencies,
     registry: RwLock<Registry>,
 }
 
@@ -117,7 +122,15 @@ impl Metrics {
             queue_wait.clone(),
         );
         let registry = RwLock::new(registry);
-        Metrics { shared: Arc::new(Shared { durations, active, queue_wait, registry }) }
+        Metrics {
+            shared: Arc::new(Shared {
+                durations,
+                active,
+                queue_wait,
+                latencies: Latencies::default(),
+                registry,
+            }),
+        }
     }
 
     /// Adds the counters of a server to the page. Pass the server's [`ServerStatus`](crate::ServerStatus). Call it for a single
@@ -161,6 +174,10 @@ impl Metrics {
                 .with_header(header::VARY, HeaderValue::from_static("accept"))
                 .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         }
+    }
+
+    pub(crate) fn latencies(&self) -> LatencyCounts {
+        self.shared.latencies.counts()
     }
 
     fn text(&self) -> String {
@@ -239,7 +256,12 @@ impl ResponseObserver for ActiveRequest {
         let status = end.shown_status();
         self.labels.http_response_status_code = status;
         self.labels.error_type = end.error.unwrap_or_else(|| error_type(status));
-        self.shared.durations.get_or_create(&self.labels).observe(self.arrived.elapsed().as_secs_f64());
+        let seconds = self.arrived.elapsed().as_secs_f64();
+        self.shared.durations.get_or_create(&self.labels).observe(seconds);
+        // A stream that its client leaves has taken as long as the client liked.
+        if end.is_whole() {
+            self.shared.latencies.record(seconds);
+        }
     }
 }
 

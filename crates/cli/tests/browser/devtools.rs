@@ -1,14 +1,4 @@
-//! Tests of the demo's page in chromium, driven over the DevTools protocol.
-//!
-//! The tests need chromium, and so have a feature: `cargo test -p weftwork-cli --features browser --test browser`, as
-//! in `.ci/run`. `WEFT_CHROMIUM` names another binary.
-
-#[path = "weft/client.rs"]
-#[allow(dead_code)]
-mod client;
-#[path = "weft/process.rs"]
-#[allow(dead_code)]
-mod process;
+//! A browser that a test drives over the DevTools protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -19,14 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-use crate::process::Weft;
-
 /// Time for the browser to answer. On a busy machine it needs long.
-const TIMEOUT: Duration = Duration::from_secs(60);
-const RESULTS: [&str; 4] = ["ws-result", "events-result", "upload-result", "download-result"];
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends the browser when the test ends.
-struct Browser {
+pub(crate) struct Browser {
     process: Child,
     port: u16,
     _profile: Profile,
@@ -49,7 +36,7 @@ impl Drop for Browser {
 
 impl Browser {
     /// Starts it with these arguments besides.
-    fn start(more: &[&str]) -> Browser {
+    pub(crate) fn start(more: &[&str]) -> Browser {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let chromium = std::env::var_os("WEFT_CHROMIUM").unwrap_or_else(|| "chromium".into());
         let profile = std::env::temp_dir().join(format!(
@@ -111,7 +98,7 @@ impl Browser {
     }
 
     /// The page that the browser shows.
-    fn page(&self) -> Page {
+    pub(crate) fn page(&self) -> Page {
         let until = Instant::now() + TIMEOUT;
         loop {
             let list = self.list();
@@ -120,7 +107,7 @@ impl Browser {
                 let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
                 stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 let (socket, _) = tungstenite::client(url, stream).unwrap();
-                return Page { socket, last_id: 0 };
+                return Page { socket, last_id: 0, errors: Vec::new() };
             }
             assert!(Instant::now() < until, "no page: {list}");
             std::thread::sleep(Duration::from_millis(50));
@@ -128,20 +115,31 @@ impl Browser {
     }
 }
 
-struct Page {
+pub(crate) struct Page {
     socket: WebSocket<TcpStream>,
     last_id: u64,
+    /// Errors on the console, with those of the network and of the policy.
+    pub(crate) errors: Vec<String>,
 }
 
 impl Page {
     /// Sends a command to the browser and returns the answer.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let question = json!({ "id": self.last_id, "method": method, "params": params });
         self.socket.send(Message::text(question.to_string())).unwrap();
         loop {
             let Message::Text(text) = self.socket.read().unwrap() else { continue };
             let answer: Value = serde_json::from_str(&text).unwrap();
+            let is_error = match answer["method"].as_str() {
+                Some("Runtime.exceptionThrown") => true,
+                Some("Runtime.consoleAPICalled") => answer["params"]["type"] == "error",
+                Some("Log.entryAdded") => answer["params"]["entry"]["level"] == "error",
+                _ => false,
+            };
+            if is_error {
+                self.errors.push(answer["params"].to_string());
+            }
             if answer["id"] == self.last_id {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
                 return answer["result"].clone();
@@ -150,19 +148,48 @@ impl Page {
     }
 
     /// Evaluates an expression in the page.
-    fn value(&mut self, expression: &str) -> Value {
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
         let answer = self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
         answer["result"]["value"].clone()
     }
 
-    fn text(&mut self, id: &str) -> String {
+    pub(crate) fn text(&mut self, id: &str) -> String {
         let found = self.value(&format!("document.getElementById('{id}')?.textContent"));
         found.as_str().unwrap_or_default().to_owned()
     }
 
-    fn screenshot(&mut self, name: &str) {
-        let shot =
-            self.ask("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
+    /// Waits until an expression has a value that is true.
+    pub(crate) fn wait_for(&mut self, expression: &str) {
+        let until = Instant::now() + TIMEOUT;
+        while self.value(&format!("Boolean({expression})")) != true {
+            assert!(Instant::now() < until, "{expression} does not become true: {:?}", self.errors);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Opens a page and waits until its scripts have run. Errors are collected from now on.
+    pub(crate) fn open(&mut self, url: &str) {
+        for domain in ["Page", "Runtime", "Log"] {
+            self.ask(&format!("{domain}.enable"), json!({}));
+        }
+        self.ask("Page.navigate", json!({ "url": url }));
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
+    }
+
+    /// Shows the page at this width, in `light` or `dark`.
+    pub(crate) fn look(&mut self, width: u32, scheme: &str) {
+        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500 });
+        self.ask("Emulation.setDeviceMetricsOverride", size);
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.ask("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    /// Keeps a picture of the whole page.
+    pub(crate) fn screenshot(&mut self, name: &str) {
+        let size = self.ask("Page.getLayoutMetrics", json!({}))["cssContentSize"].clone();
+        let clip = json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 });
+        let params = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let shot = self.ask("Page.captureScreenshot", params);
         let png = decode(shot["data"].as_str().unwrap());
         assert!(png.starts_with(b"\x89PNG"));
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -188,53 +215,4 @@ fn decode(text: &str) -> Vec<u8> {
         bytes.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
     }
     bytes
-}
-
-#[test]
-fn the_page_works_in_a_browser() {
-    let weft = Weft::start("demo --port 0");
-    page_works(&Browser::start(&[]), &format!("http://{}/", weft.address()), "demo.png");
-}
-
-/// With TLS, the browser speaks HTTP/2, and its WebSockets are streams of the same connection (RFC 8441).
-#[test]
-fn the_page_works_over_http2() {
-    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-http2.log");
-    let _ = std::fs::remove_file(&log);
-    let line = format!("demo --port 0 --tls-self-signed --access-log {}", log.display());
-    let weft = Weft::start(&line);
-    let browser = Browser::start(&["--ignore-certificate-errors"]);
-    let url = weft.lines.iter().find_map(|line| line.strip_prefix("listening at ")).expect("an address");
-    page_works(&browser, url, "demo-http2.png");
-    drop((browser, weft));
-    let log = std::fs::read_to_string(&log).unwrap();
-    assert!(log.contains("\"GET /ws/echo HTTP/2.0\" 200"), "{log}");
-    assert!(!log.contains("HTTP/1.1"), "{log}");
-}
-
-/// Expects that all parts of the page work, and keeps a picture of it.
-fn page_works(browser: &Browser, url: &str, picture: &str) {
-    let mut page = browser.page();
-    page.ask("Page.enable", json!({}));
-    page.ask("Page.navigate", json!({ "url": url }));
-    let until = Instant::now() + TIMEOUT;
-    let mut waiting = RESULTS.to_vec();
-    while !waiting.is_empty() {
-        waiting.retain(|id| match page.text(id).as_str() {
-            "ok" => false,
-            text => {
-                assert!(!text.starts_with("failed"), "{id}: {text}");
-                assert!(Instant::now() < until, "{id} is still {text:?}");
-                true
-            }
-        });
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    page.screenshot(picture);
-    // A message is typed and sent, as a user does it.
-    page.value("{ const form = document.getElementById('ws-form'); form.text.value = 'typed'; form.requestSubmit() }");
-    while page.text("ws-echo") != "typed" {
-        assert!(Instant::now() < until, "the typed message does not come back");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
