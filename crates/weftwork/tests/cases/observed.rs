@@ -54,7 +54,7 @@ fn a_dashboard_on_the_side_listener_shows_the_load() {
     let server = CASE.bind("127.0.0.1:0");
     let metrics = Metrics::new();
     let side = Router::new().get("/live", Dashboard::new(&metrics, server.status()));
-    let running = server.admin("127.0.0.1:0", side).unwrap().start((|| "hello").with(metrics)).unwrap();
+    let running = server.admin("127.0.0.1:0", side).unwrap().start((|_: &mut Request| "hello").with(metrics)).unwrap();
     let connect = || Client::connect_in_clear(&running.admin_addresses()[0]);
     let page = connect().get("/live");
     assert!(page.text().contains("data-dashboard") && !page.text().contains("<style"), "{}", page.text());
