@@ -164,8 +164,8 @@ impl Shared {
     fn sample(&self, before: &Before, now: &Before) -> String {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let seconds = now.at.duration_since(before.at).as_secs_f64();
-        let rate =
-            |of: fn(&ServerStats) -> u64| of(&now.stats).saturating_sub(of(&before.stats)) as f64 / seconds;
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let (stats, old) = (&now.stats, &before.stats);
         let quantiles = now.latencies.quantiles_since(&before.latencies, [0.5, 0.99]);
         let [p50, p99] =
             quantiles.map_or(["null".to_owned(), "null".to_owned()], |us| us.map(|us| us.to_string()));
@@ -174,16 +174,16 @@ impl Shared {
             self.status.threads(),
             now.stats.connections
         );
-        let rates: [(&str, fn(&ServerStats) -> u64); 5] = [
-            ("requests", |stats| stats.requests),
-            ("moved", |stats| stats.loops_retaken),
-            ("avoided", |stats| stats.loops_handed_off),
-            ("queued", |stats| stats.queued),
-            ("rejected", |stats| stats.shed),
+        let rates = [
+            ("requests", rate(stats.requests, old.requests)),
+            ("moved", rate(stats.loops_retaken, old.loops_retaken)),
+            ("avoided", rate(stats.loops_handed_off, old.loops_handed_off)),
+            ("queued", rate(stats.queued, old.queued)),
+            ("rejected", rate(stats.shed, old.shed)),
         ];
-        for (name, of) in rates {
+        for (name, rate) in rates {
             // Cannot fail: writing to a `String` does not fail.
-            let _ = write!(json, ",\"{name}\":{:.1}", rate(of));
+            let _ = write!(json, ",\"{name}\":{rate:.1}");
         }
         json.push('}');
         json
