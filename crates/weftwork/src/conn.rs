@@ -27,6 +27,7 @@ mod http2;
 mod io;
 mod io_wait;
 mod observed;
+mod owned_body;
 mod owner;
 mod pending_body;
 mod proxy_header;
@@ -51,6 +52,7 @@ pub(crate) use owner::Registered;
 use self::conn_count::CountGuard;
 use self::http2::Role;
 use self::observed::Observed;
+use self::owned_body::OwnedBodyFlow;
 use self::owner::Owner;
 use self::pending_body::{PendingBody, SafeDrop};
 use crate::message::RequestLine;
@@ -138,6 +140,8 @@ pub(crate) struct Conn {
     /// Absent while the connection is idle.
     buffers: Option<Box<Buffers>>,
     pending_body: SafeDrop,
+    /// Body of the request, if it outlives the handler.
+    owned_body: Option<Box<OwnedBodyFlow>>,
     count: CountGuard,
     /// Whether there may be bytes to read. A read that finds no more clears it.
     read_ready: bool,
@@ -178,6 +182,7 @@ impl Conn {
             proxied: None,
             buffers: None,
             pending_body: SafeDrop::new(&cx.counters),
+            owned_body: None,
             count: CountGuard::new(&cx.counters),
             read_ready: true,
             read_closed: false,
@@ -222,7 +227,7 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if matches!(self.phase, Phase::Deferred | Phase::Http2)
+        if matches!(self.phase, Phase::Deferred | Phase::Http2 | Phase::FeedBody | Phase::Drain)
             && let Some(due) = self.deadline_of_phase(cx)
         {
             return due;
@@ -235,10 +240,22 @@ impl Conn {
 
     #[cold]
     fn deadline_of_phase(&self, cx: &Context) -> Option<Tick> {
-        match self.phase {
-            Phase::Http2 => Some(self.deadline_of_http2(cx)),
-            _ => self.response_due().filter(|_| !self.awaits_output_space()),
+        if self.phase == Phase::Http2 {
+            return Some(self.deadline_of_http2(cx));
         }
+        let response = match self.phase {
+            // Only the body counts, unless the client has to read first.
+            Phase::Drain if self.passes_body() && !self.awaits_output_space() => Some(Tick(u64::MAX)),
+            _ => self.response_due().filter(|_| !self.awaits_output_space()),
+        };
+        if !self.passes_body() {
+            return response;
+        }
+        let of_stage = || match cx.stage() {
+            Stage::Running => self.timer.deadline(&cx.settings),
+            _ => self.deadline_of_drain(cx),
+        };
+        Some(response.unwrap_or_else(of_stage).min(self.body_deadline(cx)))
     }
 
     #[cold]

@@ -81,9 +81,9 @@ pub use error::{Error, ErrorClass, Result};
 pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
-    LaterReason, OverflowStrategy, Problem, Request, RequestLine, Response, ResponseClosed, ResponseSender,
-    StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, quick,
-    text, unbuffered,
+    LaterReason, OverflowStrategy, OwnedBody, Problem, Request, RequestLine, Response, ResponseClosed,
+    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped,
+    html, quick, text, unbuffered,
 };
 #[cfg(feature = "metrics")]
 pub use server::Dashboard;

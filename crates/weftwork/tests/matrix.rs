@@ -66,6 +66,7 @@ macro_rules! every_engine {
             mod middleware;
             #[cfg(feature = "metrics")]
             mod observed;
+            mod owned_bodies;
             mod panicking_values;
             mod panics;
             mod peers;

@@ -50,6 +50,9 @@ impl Conn {
 
     /// Continues after the whole last response was sent. The end of a TLS session may have to wait.
     pub(super) fn end(&mut self, after: After, now: Tick) -> Option<Step> {
+        if self.passes_body_before_end() {
+            return None;
+        }
         if self.is_stream() && !self.is_tunnel() {
             self.phase = Phase::Done;
             return None;
@@ -97,6 +100,9 @@ impl Conn {
     /// Drops the rest of the body after the response, up to a limit, to keep the connection.
     #[inline(never)]
     pub(super) fn drain(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        if self.owned_body.is_some() {
+            return self.pass_rest(now, cx);
+        }
         loop {
             let dropped = self.decode(cx);
             self.forget_payload();
@@ -169,7 +175,9 @@ impl Conn {
         if self.ends_handshake() {
             return;
         }
-        if self.awaits_end_of_response() && !self.stream.is_reset() {
+        // Without the rest of its request, a client is not waited for.
+        let is_whole = self.owned_body.is_none();
+        if is_whole && self.awaits_end_of_response() && !self.stream.is_reset() {
             (self.peer_ended, self.read_ready) = (true, false);
             return;
         }
@@ -194,6 +202,7 @@ impl Conn {
     /// Makes the end of the connection a reset if a request or a response is in progress, so that a partial response never
     /// looks complete.
     pub(crate) fn cut_off(&mut self) {
+        self.stop_body();
         if !self.is_idle() && !matches!(self.phase, Phase::Linger | Phase::Done) {
             self.stream.reset_unless_ended();
         }
@@ -201,6 +210,9 @@ impl Conn {
 
     /// Handles a deadline. Tells the peer, if that helps, and ends the connection.
     pub(crate) fn on_timeout(&mut self, now: Tick, cx: &Context) {
+        if self.passes_body() && self.on_body_timeout(now, cx) {
+            return;
+        }
         if self.awaits_response() && !self.awaits_output_space() {
             // The delayed response is due, and the next step handles it.
             return;

@@ -131,6 +131,12 @@ impl Conn {
 
     #[inline(never)]
     pub(super) fn await_response(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        if self.owned_body.is_some() {
+            self.pass_body(now, cx);
+        }
+        if self.phase == Phase::Done {
+            return None;
+        }
         let Some(pending) = self.pending() else {
             self.phase = Phase::Done;
             return None;
@@ -138,10 +144,13 @@ impl Conn {
         let is_known = pending.is_over(now, cx) || pending.later.is_ready();
         if self.unsent() > 0 {
             // Responses to earlier requests do not wait for this one.
-            return Some(Step::Write);
+            return Some(if self.reads_body_first() { Step::Read } else { Step::Write });
         }
         if is_known {
             return Some(Step::Call);
+        }
+        if self.owned_body.is_some() {
+            return Some(self.read_body_or_wait());
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = ahead < AHEAD_BYTES_MAX;

@@ -73,6 +73,8 @@ struct ConnExchange<'a> {
     streamed: Option<Box<Streamed>>,
     /// Name of the request for the log.
     id: Option<Box<str>>,
+    /// Whether the handler has taken the body, to be read after the call.
+    is_body_taken: bool,
 }
 
 /// A response that is written while its writer runs.
@@ -123,6 +125,7 @@ impl Conn {
             quota,
             streamed: None,
             id: None,
+            is_body_taken: false,
         };
         // All code of users runs in here: the handler, filters, writers, and destructors of their values.
         match catch_unwind(AssertUnwindSafe(|| live.respond(handler, &mut response, begun, slot))) {
@@ -193,6 +196,9 @@ impl<'a> ConnExchange<'a> {
         {
             slot.enter(begun, &line_of(&summary.method, &summary.path));
             self.watched = Some(slot);
+            if let Some(flow) = &mut self.conn.owned_body {
+                flow.enter_call();
+            }
             let is_pending = future.poll_is_pending();
             slot.leave();
             if is_pending {
@@ -353,7 +359,9 @@ impl<'a> ConnExchange<'a> {
 
     /// Returns whether the handler left more of the request unread than is dropped to keep the connection.
     fn give_up_long_body(&mut self) {
-        if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max) {
+        if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max)
+            && self.conn.owned_body.is_none()
+        {
             self.conn.http.close_after();
         }
     }

@@ -212,7 +212,14 @@ impl Conn {
 
     /// Ends the request, because its bytes are no longer read. An idle connection then needs no buffer.
     pub(super) fn forget_request(&mut self) {
+        if let Some(flow) = &mut self.owned_body {
+            flow.leave_call();
+        }
         if let Some(buffers) = self.buffers.as_deref_mut() {
+            if self.owned_body.is_some() && !buffers.payload.is_empty() {
+                buffers.start = buffers.payload.start;
+                return;
+            }
             buffers.start = buffers.raw;
             buffers.payload = buffers.raw..buffers.raw;
         }
@@ -221,9 +228,9 @@ impl Conn {
     /// Wakes the owner when the feed has messages or the response was provided. Returns false if that is so already.
     pub(crate) fn watch_feed(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match self.pending_body.as_deref() {
-            Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key),
-            Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key),
-            _ => self.watch_streams(wakes, key),
+            Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key) && self.watch_body(wakes, key),
+            Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key) && self.watch_body(wakes, key),
+            _ => self.watch_streams(wakes, key) && self.watch_body(wakes, key),
         }
     }
 
@@ -231,8 +238,8 @@ impl Conn {
     /// if it must be already.
     pub(crate) fn watch_cut(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match self.pending_body.as_deref() {
-            Some(PendingBody::FeedBody(fed)) => fed.feed.watch_cut(wakes, key),
-            _ => true,
+            Some(PendingBody::FeedBody(fed)) => fed.feed.watch_cut(wakes, key) && self.watch_body(wakes, key),
+            _ => self.watch_body(wakes, key),
         }
     }
 
@@ -252,6 +259,9 @@ impl Conn {
     pub(super) fn poll_source(&mut self, cx: &Context) {
         let mut rest = self.pending_body.take_safely();
         let Some(PendingBody::FeedBody(fed)) = rest.as_deref_mut() else { return };
+        if let Some(flow) = &mut self.owned_body {
+            flow.enter_call();
+        }
         let panicked = caught(
             || {
                 fed.feed.poll_source();
@@ -274,6 +284,7 @@ impl Conn {
     /// Returns whether the connection waits for a feed or a response, so that it must be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
         matches!(self.phase, Phase::FeedBody | Phase::Deferred | Phase::Http2)
+            || self.phase == Phase::Drain && self.owned_body.is_some()
     }
 
     #[inline(never)]
@@ -300,12 +311,21 @@ impl Conn {
         if cx.stage() != Stage::Running && fed.is_endless() {
             fed.stop_in_time(now, cx);
         }
+        if self.owned_body.is_some() {
+            self.pass_body(now, cx);
+            if self.phase == Phase::Done {
+                return Ok(None);
+            }
+        }
         // Before the bytes that came with the request are passed on, which may fail: earlier responses are not lost.
         if self.unsent() > 0 {
             // A client that is disconnected because it is slow would notice the end late.
-            return fed.refuse_if_cut().map(|()| Some(Step::Write));
+            let step = if self.reads_body_first() { Step::Read } else { Step::Write };
+            return fed.refuse_if_cut().map(|()| Some(step));
         }
-        self.pass_on(fed, now)?;
+        if fed.handler.is_some() || self.owned_body.is_none() {
+            self.pass_on(fed, now)?;
+        }
         if fed.feed.source_is_woken() {
             return Ok(Some(Step::Call));
         }
@@ -344,6 +364,9 @@ impl Conn {
         }
         if self.unsent() > 0 {
             return Ok(Some(Step::Write));
+        }
+        if self.owned_body.is_some() {
+            return Ok(Some(self.read_body_or_wait()));
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;

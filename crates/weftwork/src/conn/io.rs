@@ -63,7 +63,10 @@ impl Conn {
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
     pub(crate) fn note_progress(&mut self, now: Tick) {
-        self.timer.advance(0, now);
+        match self.owned_body {
+            None => self.timer.advance(0, now),
+            Some(_) => self.note_body_read(0, now),
+        }
     }
 
     #[inline(always)]
@@ -75,14 +78,21 @@ impl Conn {
                 }
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.read_ready = !self.stream.is_emptied(*count, space) || self.read_closed;
-                self.timer.advance(self.stream.take_unreported(*count), now);
+                let count = self.stream.take_unreported(*count);
+                match self.owned_body {
+                    None => self.timer.advance(count, now),
+                    Some(_) => self.note_body_read(count, now),
+                }
             }
             Err(error) if is_would_block(error) => {
                 self.read_ready = false;
                 // A part of a TLS record is progress too.
                 let count = self.stream.take_progress();
                 if count > 0 {
-                    self.timer.advance(count, now);
+                    match self.owned_body {
+                        None => self.timer.advance(count, now),
+                        Some(_) => self.note_body_read(count, now),
+                    }
                 }
             }
             Err(_) => {}

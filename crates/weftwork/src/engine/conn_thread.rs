@@ -141,7 +141,10 @@ impl<'a> ConnThread<'a> {
         self.refresh();
         match read {
             Ok(0) => conn.on_eof(),
-            Ok(_) => conn.note_progress(self.now),
+            Ok(_) => {
+                conn.note_progress(self.now);
+                conn.owner.has_read = true;
+            }
             Err(error) if !is_would_block(&error) => return Some(Outcome::Closed),
             // From here on, the thread waits for the client.
             Err(_) if conn.owner.queued_since.take().is_some() => {}
@@ -158,6 +161,10 @@ impl<'a> ConnThread<'a> {
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Outcome> {
         match conn.flush(self.now) {
             Ok(Flushed::All | Flushed::BudgetSpent | Flushed::SlowFile) => None,
+            Ok(Flushed::WouldBlock) if conn.passes_body() => {
+                conn.owner.has_read = false;
+                self.wait_for_feed(conn, stage)
+            }
             Ok(Flushed::WouldBlock) => self.wait(conn, Readiness::Write, stage),
             Err(_) => Some(Outcome::Closed),
         }
@@ -209,7 +216,9 @@ impl<'a> ConnThread<'a> {
             },
         };
         let wakes: Arc<dyn WakeConn> = waker.clone();
-        if !conn.watch_feed(&wakes, 0) {
+        let is_blocked = conn.awaits_output_space();
+        let nothing = if is_blocked { conn.watch_cut(&wakes, 0) } else { conn.watch_feed(&wakes, 0) };
+        if !nothing {
             return None;
         }
         let deadline = conn.deadline(self.cx);
@@ -245,12 +254,18 @@ impl PipeWaker {
     /// passed. An event of the connection is returned: whether the client has ended. While bytes of the client are not
     /// wanted, only its end counts: poll(2) reports unread bytes each time.
     fn wait(&self, conn: &Conn, timeout: Duration, stop: BorrowedFd<'_>) -> io::Result<Option<bool>> {
-        let wanted = match conn.has_peer_ended() {
+        let mut wanted = match conn.has_peer_ended() {
             // It would be reported each time. A reset is reported anyway.
             true => PollFlags::empty(),
             false if conn.is_read_ready() => GONE,
             false => GONE | PollFlags::IN,
         };
+        if conn.has_unread_end() {
+            wanted = PollFlags::empty();
+        }
+        if conn.awaits_output_space() {
+            wanted |= PollFlags::OUT;
+        }
         let mut fds = [
             PollFd::from_borrowed_fd(conn.as_fd(), wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),

@@ -65,7 +65,10 @@ pub enum BodyError {
     /// The response is sent [later](crate::Response::later), and the request no longer exists: 500. A handler must read
     /// what it needs of the body before it returns.
     AfterResponse,
-    /// The body was already read: to its end before [`Body::json`], or in part before
+    /// A thread waits for an [`OwnedBody`](crate::OwnedBody) within the call that has taken it: 500. The connection goes on when
+    /// the handler has returned. A handler that waits itself reads [`Request::body`](super::Request::body).
+    BeforeResponse,
+    /// The body was already read or [taken](super::Request::take_body): to its end before [`Body::json`], or in part before
     /// [`Request::multipart`](super::Request::multipart). The status is 500. A middleware that reads the body must pass
     /// the data on as an extension.
     AlreadyRead,
@@ -87,7 +90,9 @@ impl BodyError {
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
             BodyError::ShuttingDown | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::AfterResponse | BodyError::AlreadyRead => StatusCode::INTERNAL_SERVER_ERROR,
+            BodyError::AfterResponse | BodyError::BeforeResponse | BodyError::AlreadyRead => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             BodyError::Disconnected
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
@@ -99,7 +104,9 @@ impl BodyError {
 
     pub(crate) fn class(&self) -> ErrorClass {
         match self {
-            BodyError::AfterResponse | BodyError::AlreadyRead => ErrorClass::Internal,
+            BodyError::AfterResponse | BodyError::BeforeResponse | BodyError::AlreadyRead => {
+                ErrorClass::Internal
+            }
             _ => ErrorClass::Client(self.status()),
         }
     }
@@ -143,6 +150,9 @@ impl fmt::Display for BodyError {
             BodyError::AfterResponse => f.write_str(
                 "the request body is gone when a response is sent later: read it before the handler returns",
             ),
+            BodyError::BeforeResponse => f.write_str(
+                "an owned request body arrives after the handler has returned: read it on another thread",
+            ),
             BodyError::AlreadyRead => f.write_str(
                 "the request body was already read: a middleware that reads it must pass it on as an extension",
             ),
@@ -181,7 +191,9 @@ impl From<BodyError> for io::Error {
             | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
             BodyError::ShuttingDown => io::ErrorKind::ConnectionAborted,
             BodyError::Overload => io::ErrorKind::ResourceBusy,
-            BodyError::AfterResponse | BodyError::AlreadyRead => io::ErrorKind::Unsupported,
+            BodyError::AfterResponse | BodyError::BeforeResponse | BodyError::AlreadyRead => {
+                io::ErrorKind::Unsupported
+            }
             BodyError::Socket(kind) => *kind,
         };
         io::Error::new(kind, error)
@@ -320,7 +332,7 @@ impl<'r> Body<'r> {
     }
 
     /// If the length is known, the server does not wait for bytes above the limit.
-    fn check_length(&self) -> Result<(), BodyError> {
+    pub(super) fn check_length(&self) -> Result<(), BodyError> {
         let left_by_limit = self.exchange.quota().left();
         if self.exchange.body_left().is_some_and(|left| left > left_by_limit) {
             return Err(self.refused());

@@ -13,6 +13,7 @@ use super::body::{BodyError, Quota};
 use super::client::Source;
 use super::handler::RequestLine;
 use super::observer::{Arrival, ResponseObserver};
+use super::owned_body::OwnedBody;
 
 /// Value that handlers keep for a client's connection.
 pub(crate) type ConnValue = Option<Box<dyn Any + Send>>;
@@ -57,6 +58,10 @@ pub(crate) trait Exchange {
         into.extend_from_slice(&part[..count]);
         self.consume(count);
         Ok(count)
+    }
+    /// Takes the rest of the body, which the connection brings after the handler has returned. A decoder reads it first.
+    fn take_body(&mut self) -> OwnedBody {
+        OwnedBody::collect(self)
     }
     /// Returns how many bytes of the body were not returned yet, if the head declares a length.
     fn body_left(&self) -> Option<u64>;

@@ -20,6 +20,7 @@ mod json;
 pub(crate) mod large_stack;
 mod listeners;
 pub(crate) mod observer;
+pub(crate) mod owned_body;
 mod pending_future;
 mod problem;
 mod request;
@@ -44,6 +45,7 @@ pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
+pub use owned_body::OwnedBody;
 pub use problem::Problem;
 pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
 pub use request::Request;

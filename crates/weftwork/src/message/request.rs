@@ -17,6 +17,7 @@ use super::exchange::{ConnValue, Exchange};
 use super::handler::{Handler, RequestLine};
 use super::headers::CONNECTION_FIELDS;
 use super::observer::{Arrival, ResponseObserver};
+use super::owned_body::OwnedBody;
 use super::route_match::RouteMatch;
 
 /// A request. Its head stays in the connection's read buffer, and a part is copied only when it is asked for.
@@ -235,6 +236,45 @@ impl<'c> Request<'c> {
     /// Returns the body. If it is called again, reading goes on after the bytes already read.
     pub fn body(&mut self) -> Body<'_> {
         Body::new(self.exchange)
+    }
+
+    /// Takes the body, which may then outlive the handler: return a response that comes [later](crate::Response::later), from a
+    /// [future](crate::Response::when), or as a [feed](crate::Response::feed). The connection brings the parts as they arrive,
+    /// and a client that sends faster than the [`OwnedBody`] is read has to wait: 64 KiB are kept.
+    ///
+    /// The limits and deadlines of a body hold: [`body_bytes_max`](Request::body_bytes_max) as it is now, `body_idle_timeout` and
+    /// `rate_bytes_min`. `100 Continue` is sent at the first read, or before the head of a feed. While a response of known
+    /// length is being sent, or a [`stream`](crate::Response::stream) is written, nothing more of the body is read.
+    ///
+    /// A body of up to [`body_ahead_bytes_max`](crate::Settings::body_ahead_bytes_max) is read before the handler is called, as
+    /// always. [`unbuffered`](crate::unbuffered) calls it at once.
+    ///
+    /// The body arrives after the call. A handler that waits for it before it returns waits for itself:
+    /// [`BodyError::BeforeResponse`](crate::BodyError::BeforeResponse), and [`wait`](crate::wait) does not return. Behind middleware
+    /// that decodes bodies, the whole body is read and decoded here.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn count(req: &mut Request) -> Response {
+    ///     let mut body = req.take_body();
+    ///     Response::when(async move {
+    ///         let mut bytes = 0;
+    ///         while let Some(part) = body.chunk().await? {
+    ///             bytes += part.len();
+    ///         }
+    ///         Ok::<_, weftwork::Error>(format!("{bytes} bytes"))
+    ///     })
+    /// }
+    /// let answer = weftwork::TestClient::new(count).post("/").body("hello").send();
+    /// assert_eq!(answer.text(), "5 bytes");
+    /// ```
+    pub fn take_body(&mut self) -> OwnedBody {
+        let mut body = Body::new(self.exchange);
+        match body.check_length() {
+            Ok(()) => self.exchange.take_body(),
+            Err(error) => OwnedBody::failed(body.fail(error)),
+        }
     }
 
     /// Returns the maximum number of bytes of the body: the setting `body_bytes_max` (2 MiB), unless it was changed for

@@ -9,6 +9,7 @@ use weftwork_wire::Head;
 use super::body::BodyError;
 use super::decoding::take_data;
 use super::exchange::{Exchange, forward_the_response, forward_the_rest};
+use super::owned_body::OwnedBody;
 use super::request::Request;
 use super::response::Response;
 
@@ -58,6 +59,10 @@ impl Exchange for HeadView<'_> {
 
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.below.take_into(into)
+    }
+
+    fn take_body(&mut self) -> OwnedBody {
+        self.below.take_body()
     }
 
     fn body_left(&self) -> Option<u64> {

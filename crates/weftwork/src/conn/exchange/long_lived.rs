@@ -51,6 +51,9 @@ impl ConnExchange<'_> {
         let wants_trailers = matches!(long_lived, LongLived::Feed(_)) && self.wants_trailers();
         let begun = match long_lived {
             LongLived::Feed(_) | LongLived::Deferred(_) => {
+                if self.conn.owned_body.is_some() {
+                    self.conn.say_continue();
+                }
                 self.write_head(response, BodyLength::Unknown, now)
             }
             // The request that asked for it is gone.

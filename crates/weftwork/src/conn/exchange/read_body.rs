@@ -7,8 +7,10 @@ use weftwork_wire::{BodyEvent, Fault};
 
 use super::{ConnExchange, log_client};
 use crate::conn::Readiness;
-use crate::message::BodyError;
+use crate::conn::owned_body::OwnedBodyFlow;
 use crate::message::exchange::Exchange;
+use crate::message::owned_body::OwnedBodySender;
+use crate::message::{BodyError, OwnedBody};
 use crate::transport::Tick;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::Event;
@@ -38,7 +40,24 @@ impl ConnExchange<'_> {
 
     fn check_kept(&self) -> Result<(), BodyError> {
         let is_lost = self.left.as_ref().is_some_and(|left| left.body_is_lost);
+        if self.is_body_taken || self.conn.owned_body.is_some() {
+            return Err(BodyError::AlreadyRead);
+        }
         if is_lost { Err(BodyError::AfterResponse) } else { Ok(()) }
+    }
+
+    /// Takes the body out of the call. What has arrived is passed on at once.
+    pub(super) fn take_owned_body(&mut self) -> OwnedBody {
+        if let Err(error) = self.check_kept() {
+            return OwnedBody::failed(error);
+        }
+        self.is_body_taken = true;
+        let now = self.wait.now();
+        let (sender, body) = OwnedBodySender::new(self.body_left());
+        let pace = *self.body_pace(now);
+        self.conn.owned_body = Some(OwnedBodyFlow::new(sender, self.quota.left(), pace));
+        self.conn.pass_body(now, self.cx);
+        body
     }
 
     /// Moves payload to a handler's buffer. Bytes that have not arrived are read into that buffer directly, if it is

@@ -11,11 +11,11 @@ use weftwork_wire::Head;
 
 use super::{ConnExchange, log_client};
 use crate::conn::Phase;
-use crate::message::BodyError;
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::{ConnValue, Exchange};
 use crate::message::observer::{Arrival, ResponseObserver};
+use crate::message::{BodyError, OwnedBody};
 use crate::transport::context::Stage;
 
 impl Exchange for ConnExchange<'_> {
@@ -76,6 +76,10 @@ impl Exchange for ConnExchange<'_> {
     fn consume(&mut self, count: usize) {
         let payload = &mut self.conn.buffers_mut().payload;
         payload.start = (payload.start + count).min(payload.end);
+    }
+
+    fn take_body(&mut self) -> OwnedBody {
+        self.take_owned_body()
     }
 
     fn body_left(&self) -> Option<u64> {

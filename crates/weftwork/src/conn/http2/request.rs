@@ -93,6 +93,7 @@ impl Conn {
             proxied: self.proxied.clone(),
             buffers: Some(buffers),
             pending_body: SafeDrop::new(&cx.counters),
+            owned_body: None,
             count: CountGuard::of_stream(&cx.counters),
             read_ready: true,
             read_closed: false,

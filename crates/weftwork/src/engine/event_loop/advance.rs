@@ -242,7 +242,7 @@ impl EventLoop {
             conn.note_woken();
             self.posted_next.push(Ready { token, ended: false });
         }
-        if !conn.awaits_response() || conn.awaits_output_space() {
+        if !conn.awaits_response() || conn.awaits_output_space() || conn.passes_body() {
             self.wheel.arm(&mut self.table, index(token), due);
         }
         self.table.put(token, conn);

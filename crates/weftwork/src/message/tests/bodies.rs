@@ -112,6 +112,7 @@ fn every_error() -> Vec<BodyError> {
         BodyError::ShuttingDown,
         BodyError::Overload,
         BodyError::AfterResponse,
+        BodyError::BeforeResponse,
         BodyError::AlreadyRead,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
@@ -132,6 +133,7 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::ShuttingDown
             | BodyError::Overload
             | BodyError::AfterResponse
+            | BodyError::BeforeResponse
             | BodyError::AlreadyRead
             | BodyError::Socket(_) => {}
         }
@@ -144,7 +146,7 @@ fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
     assert_eq!(
         statuses,
-        [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 500, 500, 400]
+        [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 500, 500, 500, 400]
     );
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
@@ -161,7 +163,8 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
         let ours = crate::Error::from(read);
         assert_eq!(ours.status(), error.status());
         assert_eq!(ours.message(), error.to_string());
-        let is_ours = [BodyError::AfterResponse, BodyError::AlreadyRead].contains(&error);
+        let is_ours =
+            [BodyError::AfterResponse, BodyError::BeforeResponse, BodyError::AlreadyRead].contains(&error);
         let class =
             if is_ours { crate::ErrorClass::Internal } else { crate::ErrorClass::Client(error.status()) };
         assert_eq!(crate::Error::from(error.clone()).class(), class);
