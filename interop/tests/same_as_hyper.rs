@@ -292,3 +292,42 @@ async fn uploads() {
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     sites.same(|client, site| client.post(format!("{site}/bytes")).body(vec![b'x'; 2_100_000])).await;
 }
+
+/// More than both kernels and all queues hold: the request and the response are on their way at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_body_is_echoed_as_it_arrives() {
+    let app = Router::new()
+        .route("/echo", post(|body: Body| async move { body }))
+        .route("/length", post(|body: Body| async move { ([(header::CONTENT_LENGTH, 32 << 20)], body) }));
+    let sites = start(app).await;
+    let part = Bytes::from(vec![b'x'; 1 << 20]);
+    for path in ["/echo", "/length"] {
+        let echoed = sites
+            .same(|client, site| {
+                let parts = tokio_stream::iter(vec![Ok::<_, Infallible>(part.clone()); 32]);
+                client.post(format!("{site}{path}")).body(reqwest::Body::wrap_stream(parts))
+            })
+            .await;
+        assert_eq!(echoed.body.unwrap().len(), 32 << 20, "{path}");
+    }
+}
+
+/// Each part is answered before the next one is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_echo_is_a_dialog() {
+    let sites = start(Router::new().route("/echo", post(|body: Body| async move { body }))).await;
+    let weft = sites.weft.iter().map(|server| server.local_addr().unwrap());
+    for address in [sites.hyper].into_iter().chain(weft) {
+        let (sender, parts) = tokio::sync::mpsc::channel::<Result<Bytes, Infallible>>(1);
+        let body = reqwest::Body::wrap_stream(tokio_stream::wrappers::ReceiverStream::new(parts));
+        let client = weftwork_interop::client();
+        let mut answer = client.post(format!("http://{address}/echo")).body(body).send().await.unwrap();
+        for number in 0..10 {
+            let part = Bytes::from(format!("part {number}"));
+            sender.send(Ok(part.clone())).await.unwrap();
+            assert_eq!(answer.chunk().await.unwrap().unwrap(), part);
+        }
+        drop(sender);
+        assert_eq!(answer.chunk().await.unwrap(), None);
+    }
+}

@@ -2,39 +2,26 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use weftwork::{BodyError, Request};
+use weftwork::{BodyError, OwnedBody, Request};
 
-/// Body of a request for a service of tower.
+/// Body of a request for a service of tower. It is read as it arrives, also while the response is sent.
 ///
 /// Its error is [`BodyError`]. A service that passes the error on by `?` has the status in [`BodyError::status`].
 pub struct RequestBody {
-    data: Bytes,
-    trailers: Option<HeaderMap>,
-    failed: Option<BodyError>,
+    body: OwnedBody,
+    /// Whether nothing follows.
+    is_over: bool,
 }
 
 impl RequestBody {
     /// Takes the body of a request.
     pub(crate) fn take(req: &mut Request<'_>) -> RequestBody {
-        match req.body().bytes() {
-            Ok(data) => RequestBody { data, trailers: trailers_of(req), failed: None },
-            Err(error) => RequestBody { failed: Some(error), ..RequestBody::empty() },
-        }
+        RequestBody { body: req.take_body(), is_over: false }
     }
-
-    fn empty() -> RequestBody {
-        RequestBody { data: Bytes::new(), trailers: None, failed: None }
-    }
-}
-
-fn trailers_of(req: &Request<'_>) -> Option<HeaderMap> {
-    let fields = req.trailers();
-    (!fields.is_empty()).then(|| fields.iter().cloned().collect())
 }
 
 impl Body for RequestBody {
@@ -43,25 +30,30 @@ impl Body for RequestBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if !self.data.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
+        if self.is_over {
+            return Poll::Ready(None);
         }
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Some(Err(error)));
-        }
-        Poll::Ready(self.trailers.take().map(|fields| Ok(Frame::trailers(fields))))
+        let chunk = ready!(self.body.poll_chunk(cx));
+        self.is_over = !matches!(chunk, Some(Ok(_)));
+        Poll::Ready(match chunk {
+            Some(chunk) => Some(chunk.map(Frame::data)),
+            None => {
+                let fields = self.body.trailers();
+                (!fields.is_empty()).then(|| Ok(Frame::trailers(fields.iter().cloned().collect())))
+            }
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.data.is_empty() && self.trailers.is_none() && self.failed.is_none()
+        self.is_over || self.body.body_left() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.failed {
-            Some(_) => SizeHint::default(),
-            None => SizeHint::with_exact(self.data.len() as u64),
+        match self.body.body_left() {
+            Some(left) => SizeHint::with_exact(left),
+            None => SizeHint::default(),
         }
     }
 }

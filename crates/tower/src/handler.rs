@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::Extensions;
 use http_body::Body;
 use tower_service::Service;
-use weftwork::{Error, Handler, IntoResponse, Request, Response};
+use weftwork::{Error, Handler, IntoResponse, Request, RequestLine, Response};
 
 use crate::body::RequestBody;
 use crate::place::Place;
@@ -109,6 +109,11 @@ where
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
+    /// The service reads the body as it arrives, so the connection does not wait for it.
+    fn reads_ahead(&self, _: &RequestLine<'_>) -> bool {
+        false
+    }
+
     fn call(&self, req: &mut Request<'_>) -> Response {
         if let Some(bytes) = self.body_bytes_max {
             req.set_body_bytes_max(bytes);
