@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
+use axum::response::sse::{Event, Sse};
 use axum::routing::get;
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -59,6 +60,18 @@ async fn silent(State(seen): State<Seen>) -> Body {
     }))
 }
 
+async fn events(
+    State(seen): State<Seen>,
+) -> Sse<impl tokio_stream::Stream<Item = Result<Event, std::io::Error>>> {
+    let counts = Counts(seen.dropped.clone());
+    seen.begun.fetch_add(1, Ordering::SeqCst);
+    let first = tokio_stream::once(Ok(Event::default().data("first")));
+    Sse::new(first.chain(tokio_stream::pending()).map(move |event| {
+        let _ = &counts;
+        event
+    }))
+}
+
 /// Twenty parts, the last ones after a wait.
 async fn half(State(seen): State<Seen>) -> Body {
     let counts = Counts(seen.dropped.clone());
@@ -78,8 +91,11 @@ async fn half(State(seen): State<Seen>) -> Body {
 
 fn app() -> (Seen, Router) {
     let seen = Seen::default();
-    let app =
-        Router::new().route("/waits", get(waits)).route("/silent", get(silent)).route("/half", get(half));
+    let app = Router::new()
+        .route("/waits", get(waits))
+        .route("/silent", get(silent))
+        .route("/half", get(half))
+        .route("/events", get(events));
     (seen.clone(), app.with_state(seen))
 }
 
@@ -163,6 +179,19 @@ fn a_stop_waits_for_what_has_an_end() {
         }
         let report = stops.join().unwrap();
         assert_eq!(report.cut, 0, "{case}");
+    });
+}
+
+#[test]
+fn a_stop_ends_event_streams() {
+    each(|case, _, server, seen| {
+        let mut client = connect(server.local_addr().unwrap(), "/events");
+        until(case, || seen.counts() == [1, 0, 0]);
+        assert!(client.read(&mut [0; 10]).unwrap() > 0, "{case}");
+        let report = server.shutdown(PATIENCE);
+        assert!(report.cut == 0 && report.took < PATIENCE / 2, "{case}: {report}");
+        assert!(rest_of(client).ends_with("0\r\n\r\n"), "{case}");
+        assert_eq!(seen.counts(), [1, 0, 1], "{case}");
     });
 }
 

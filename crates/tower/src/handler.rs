@@ -23,8 +23,8 @@ type Extend = dyn Fn(&Request<'_>, &mut Extensions) + Send + Sync;
 
 /// Makes a handler of a service, such as an axum `Router` or the `Routes` of tonic.
 ///
-/// The service is cloned for each request. If the feature `tokio` is on, and this is called on a thread of a tokio runtime,
-/// the service is polled in the context of that runtime. See `TowerHandler::tokio`.
+/// The service is cloned for each request. With the feature `tokio`, it is polled in the context of the runtime on whose thread
+/// this is called, as in `#[tokio::main]`. Elsewhere that is `weftwork_tokio::Tokio::shared`. See `TowerHandler::tokio`.
 pub fn serve_tower<S>(service: S) -> TowerHandler<S> {
     TowerHandler {
         service,

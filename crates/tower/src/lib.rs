@@ -55,8 +55,8 @@
 //! | feature | adds |
 //! |---|---|
 //! | `axum` | `ConnectInfo<SocketAddr>` in each request |
-//! | `tokio` | `TowerHandler::tokio` and `TowerHandler::spawned`. [`serve_tower`] on a thread of a runtime takes that runtime |
-//! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work. It needs the feature `tokio`, if the app spawns |
+//! | `tokio` | the context of a runtime: timers, sockets, `tokio::spawn`. `TowerHandler::tokio`, `TowerHandler::spawned` |
+//! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work, over HTTP/1.1 |
 //!
 //! No feature is a default.
 //!
