@@ -20,7 +20,7 @@ use crate::workloads::QUICK;
 #[derive(Args, Debug)]
 pub(crate) struct BlockingArgs {
     /// The chart
-    #[arg(long, value_name = "PATH", default_value = "docs/benchmarks/blocking.svg")]
+    #[arg(long, value_name = "PATH", default_value = "target/blocking.svg")]
     svg: PathBuf,
     #[command(flatten)]
     server: ServerArgs,

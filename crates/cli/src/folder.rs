@@ -5,16 +5,21 @@ use std::path::{Component, Path, PathBuf};
 
 use clap::{Arg, ArgAction};
 use weftwork::http::{HeaderValue, StatusCode};
-use weftwork::{Files, Next, Request, Response};
+use weftwork::middleware::Cors;
+use weftwork::{Files, Middleware, Next, Request, Response};
 
 use crate::args::{Given, Usage, invalid};
 use crate::command::option;
 
+/// Page for an error.
+const NOT_FOUND: &str = include_str!("error.html");
+
 /// Names of the options that only `weft serve` has.
-pub(crate) const IDS: [&str; 6] = ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control"];
+pub(crate) const IDS: [&str; 8] =
+    ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control", "cors", "open"];
 
 /// Returns these options for clap.
-pub(crate) fn args() -> [Arg; 6] {
+pub(crate) fn args() -> [Arg; 8] {
     let flag = |name| Arg::new(name).long(name).action(ArgAction::SetTrue);
     [
         flag(IDS[0]).help("directories without an index are not found"),
@@ -26,6 +31,8 @@ pub(crate) fn args() -> [Arg; 6] {
         option(IDS[5], "VALUE")
             .value_parser(cache_control)
             .help("such as \"max-age=3600\": how long browsers may cache files [not set]"),
+        flag(IDS[6]).help("let pages of every origin read the files (Access-Control-Allow-Origin: *)"),
+        flag(IDS[7]).help("open the page in a browser"),
     ]
     .map(|arg| arg.help_heading("Options of weft serve"))
 }
@@ -40,6 +47,8 @@ pub(crate) struct Folder {
     pub(crate) index: Option<String>,
     pub(crate) single_page: Option<String>,
     pub(crate) cache_control: Option<HeaderValue>,
+    pub(crate) cors: bool,
+    pub(crate) open: bool,
 }
 
 impl From<&Given<'_>> for Folder {
@@ -52,6 +61,8 @@ impl From<&Given<'_>> for Folder {
             index: given.one("index"),
             single_page: given.one("spa"),
             cache_control: given.one("cache-control"),
+            cors: given.has("cors"),
+            open: given.has("open"),
         }
     }
 }
@@ -107,17 +118,35 @@ impl Folder {
     }
 }
 
-/// Replaces errors by a line of text, because the clients are browsers and curl.
+/// Replaces errors by a page for browsers, and by a line of text for other clients such as curl.
 pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
+    let is_browser = req.header("accept").is_some_and(|types| types.contains("text/html"));
     let response = next.run(req);
     if response.content_type().is_none_or(|value| value != "application/problem+json") {
         return response;
     }
-    let line = match response.status() {
-        StatusCode::NOT_FOUND => "there is no such file\n".to_owned(),
-        status => format!("{status}\n"),
+    let status = response.status();
+    let line = match status {
+        StatusCode::NOT_FOUND => "there is no such file".to_owned(),
+        status => status.to_string(),
     };
-    response.with_body(line).with_content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
+    if is_browser {
+        let page = NOT_FOUND.replace("{status}", status.as_str()).replace("{line}", &line);
+        return response
+            .with_body(page)
+            .with_content_type(HeaderValue::from_static("text/html; charset=utf-8"));
+    }
+    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.with_body(line + "\n").with_content_type(content_type)
+}
+
+/// Runs around the files if `--cors` is given, and does nothing otherwise.
+pub(crate) fn for_other_origins(is_on: bool) -> impl Middleware {
+    let cors = Cors::any_origin();
+    move |req: &mut Request<'_>, next: Next<'_>| match is_on {
+        true => cors.handle(req, next),
+        false => next.run(req),
+    }
 }
 
 impl Folder {

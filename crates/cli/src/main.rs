@@ -37,11 +37,11 @@ fn run() -> Result<(), Usage> {
         Action::Engines => say(help::engines().trim_end()),
         Action::Completions(shell) => say(help::completions(shell).trim_end()),
         Action::Man => say(help::manual()?.trim_end()),
-        Action::Demo(options) => serving::serve("demo", &options, demo::demo)?,
+        Action::Demo(options) => serving::serve("demo", &options, false, demo::demo)?,
         Action::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
-            let files = folder.files()?.with(folder::for_people);
-            serving::serve(&title, &options, |probes| {
+            let files = folder.files()?.with(folder::for_people).with(folder::for_other_origins(folder.cors));
+            serving::serve(&title, &options, folder.open, |probes| {
                 probes.before(files, move |name| folder.has_file(name))
             })?;
         }

@@ -1,6 +1,7 @@
 //! Starts a server from the options, announces it, and waits for its end.
 
 use std::io::IsTerminal;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use log::LevelFilter;
@@ -29,10 +30,12 @@ const VARIABLES: [&str; 9] = [
     tls::VARIABLES[1],
 ];
 
-/// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
+/// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT. `opens` says whether a browser
+/// shows the first address.
 pub(crate) fn serve<H: Handler>(
     title: &str,
     options: &Options,
+    opens: bool,
     site: impl FnOnce(Probes) -> H,
 ) -> Result<(), Usage> {
     // Shells and service files unset a variable by making it empty.
@@ -94,6 +97,9 @@ pub(crate) fn serve<H: Handler>(
     }
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
+    if opens {
+        open_browser(&running);
+    }
     say(running.wait(signals)?);
     Ok(())
 }
@@ -178,6 +184,27 @@ fn announce(title: &str, running: &Running) {
         }
     }
     say("Ctrl-C stops the server after requests in flight finish");
+}
+
+/// Opens the first address that has a URL in the browser of the desktop. The server runs on if that fails.
+fn open_browser(running: &Running) {
+    let url = running.addresses().iter().find_map(|address| {
+        let scheme = if running.has_tls(address) { "https" } else { "http" };
+        Some(address.url()?.replacen("http", scheme, 1))
+    });
+    let Some(url) = url else { return log::warn!("--open: no address has a URL") };
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let started = Command::new(program)
+        .arg(&url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        // The program ends when the browser has the URL. Its exit is read, so that it does not stay as a zombie.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => log::warn!("--open: cannot run {program}: {error}"),
+    }
 }
 
 /// Returns the address as a URL with the real port. For all addresses, adds the URL to use on this machine.

@@ -84,6 +84,33 @@ fn the_side_listener_has_a_dashboard() {
     looks_good(&mut page, "dashboard");
 }
 
+/// The list of a directory, and the page for a file that is missing.
+#[test]
+fn files_are_listed() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-listing");
+    std::fs::create_dir_all(folder.join("a directory")).unwrap();
+    std::fs::write(folder.join(format!("a {}name.txt", "very long ".repeat(8))), "hello").unwrap();
+    std::fs::write(folder.join("zeros.bin"), [0; 300_000]).unwrap();
+    let mut command = process::command("serve --port 0", &[]);
+    command.arg(&folder);
+    let weft = Weft::start_command(command);
+    let browser = Browser::start(&[]);
+    let mut page = browser.page();
+    let url = format!("http://{}/", weft.address());
+    page.open(&url);
+    page.value("document.querySelector('input').value = 'ZERO'; document.forms[0].requestSubmit()");
+    page.wait_for("location.search === '?filter=ZERO' && document.querySelectorAll('td a').length === 1");
+    page.open(&url);
+    page.wait_for("document.querySelectorAll('td a').length === 3");
+    // Browsers ask for an icon, and there is no file of this name.
+    page.errors.retain(|error| !error.contains("favicon.ico"));
+    looks_good(&mut page, "listing");
+    page.open(&format!("{url}missing"));
+    page.wait_for("document.querySelector('h1')?.textContent === '404'");
+    page.errors.retain(|error| !error.contains("404 (Not Found)"));
+    looks_good(&mut page, "missing");
+}
+
 /// Sends a request from each kind of form, as a user does it.
 fn routes_work(page: &mut Page) {
     page.value("document.querySelectorAll('details').forEach(details => details.open = true)");

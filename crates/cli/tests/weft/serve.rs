@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::process::{Weft, output};
 
@@ -189,4 +190,46 @@ fn a_browser_revalidates_a_cached_file() {
         assert_eq!(client.ask(&again).status, 304, "{path}");
     }
     assert_eq!(client.ask(&format!("GET /favicon.ico\n{common}")).status, 404);
+}
+
+#[test]
+fn an_error_is_a_page_for_browsers() {
+    let folder = Folder::new("error-page");
+    let weft = Weft::start(&format!("serve {} --port 0", folder.path()));
+    let mut client = weft.connect();
+    let page = client.ask("GET /missing\nAccept: text/html,*/*;q=0.8");
+    assert_eq!((page.status, page.field("content-type")), (404, Some("text/html; charset=utf-8")));
+    assert!(page.text().contains("<h1>404</h1>\n<p>there is no such file"), "{}", page.text());
+    assert_eq!(client.ask("GET /missing\nAccept: */*").text(), "there is no such file\n");
+}
+
+#[test]
+fn other_origins_read_the_files_if_that_is_asked_for() {
+    let folder = Folder::new("cors");
+    for (flag, allowed) in [("", None), ("--cors", Some("*"))] {
+        let weft = Weft::start(&format!("serve {} --port 0 {flag}", folder.path()));
+        let answer = weft.connect().ask("GET /hello.txt\nOrigin: https://app.example");
+        assert_eq!((answer.status, answer.field("access-control-allow-origin")), (200, allowed));
+    }
+}
+
+/// The program of the desktop gets the address.
+#[test]
+fn a_browser_is_opened_if_that_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("open");
+    let name = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let (program, told) = (folder.0.join(name), folder.0.join("told"));
+    fs::write(&program, format!("#!/bin/sh\necho \"$1\" >{0}.part && mv {0}.part {0}\n", told.display()))
+        .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path(), std::env::var("PATH").unwrap());
+    let line = format!("serve {} --port 0 --open", folder.path());
+    let weft = Weft::start_with(&line, &[("PATH", &path)]);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !told.exists() {
+        assert!(Instant::now() < until, "no browser is opened");
+        std::thread::yield_now();
+    }
+    assert_eq!(fs::read_to_string(told).unwrap(), format!("http://{}/\n", weft.address()));
 }

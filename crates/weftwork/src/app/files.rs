@@ -205,7 +205,8 @@ impl Files {
     }
 
     /// Lists the content of a directory without an index, up to 10,000 names and 2 MB. Default: `false`,
-    /// because names can be secrets. [`embedded`] files are never listed.
+    /// because names can be secrets. [`embedded`] files are never listed. The page has sizes and dates (UTC), links to the
+    /// directories above, and a filter. Its query is `?sort=name`, `size` or `date`, `order=desc`, and `filter=TEXT`.
     #[must_use]
     pub fn listing(self, on: bool) -> Files {
         Files { listing: on, ..self }
@@ -392,7 +393,9 @@ impl Files {
         }
         match self.root.find(path)? {
             Found::Directory(Some(directory)) if self.listing => {
-                let page = listing::page(&directory, path, self.hidden, |name| self.root.find(name).ok())?;
+                let page = listing::page(&directory, path, self.hidden, &listing::View::of(req), |name| {
+                    self.root.find(name).ok()
+                })?;
                 Ok(Response::html(page).with_header(NOSNIFF.0, NOSNIFF.1))
             }
             _ => Err(FileError::NotFound),

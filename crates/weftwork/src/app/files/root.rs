@@ -177,7 +177,7 @@ impl Content {
 }
 
 /// HTTP has no dates before 1970. Such a time becomes the first date.
-fn time(seconds: i64, nanos: u32) -> SystemTime {
+pub(super) fn time(seconds: i64, nanos: u32) -> SystemTime {
     let since = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos));
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
 }
