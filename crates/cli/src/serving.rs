@@ -60,8 +60,8 @@ pub(crate) fn serve<H: Handler>(
     };
     crate::logger::install(log, style);
     weftwork::log_panics();
-    let access_log =
-        access_log(options.access_log.clone().or_else(|| variable("WEFT_ACCESS_LOG")), style, log)?;
+    let file = options.access_log.clone().or_else(|| variable("WEFT_ACCESS_LOG"));
+    let access_log = access_log(file, style, log)?;
     // Only the report of unknown variables counts here, because the server reads the settings again.
     Settings::from_env_beside(&VARIABLES)?;
     let admin = options.admin.clone().or_else(|| variable("WEFT_ADMIN"));
@@ -97,9 +97,7 @@ pub(crate) fn serve<H: Handler>(
     }
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
-    if opens {
-        open_browser(&running);
-    }
+    opens.then(|| open_browser(&running));
     say(running.wait(signals)?);
     Ok(())
 }

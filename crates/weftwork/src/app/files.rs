@@ -393,9 +393,10 @@ impl Files {
         }
         match self.root.find(path)? {
             Found::Directory(Some(directory)) if self.listing => {
-                let page = listing::page(&directory, path, self.hidden, &listing::View::of(req), |name| {
-                    self.root.find(name).ok()
-                })?;
+                let page =
+                    listing::page(&directory, path, self.hidden, &listing::ListingQuery::of(req), |name| {
+                        self.root.find(name).ok()
+                    })?;
                 Ok(Response::html(page).with_header(NOSNIFF.0, NOSNIFF.1))
             }
             _ => Err(FileError::NotFound),

@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Write};
 
-use super::Run;
+use super::{Outcome, Run};
 
 const WIDTH: f64 = 800.0;
-const HEIGHT: f64 = 340.0;
+const HEIGHT: f64 = 370.0;
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 784.0;
-const TOP: f64 = 56.0;
-const BOTTOM: f64 = 292.0;
+const TOP: f64 = 76.0;
+const BOTTOM: f64 = 322.0;
 /// Highest latency on the axis, in seconds, and the step of its marks.
 const HIGH: u32 = 10;
 const STEP: usize = 2;
@@ -73,16 +73,22 @@ fn draw(out: &mut String, run: &Run) -> fmt::Result {
          <text x=\"{LEFT}\" y=\"18\">Longest wait of {quick} quick clients in each 250 ms. Each server has one event loop</text>",
         HEIGHT - 10.0
     )?;
-    let mut at = LEFT;
-    for (index, (engine, class)) in run.engines.iter().zip(["a", "b"]).enumerate() {
+    let rows = run.engines.iter().zip([("a", 38), ("b", 57)]);
+    for (index, (engine, (class, row))) in rows.enumerate() {
         let points = run.samples.iter().map(|sample| (x(sample.at), y(sample.slowest[index] as f64 / 1e6)));
         let points: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         writeln!(out, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "))?;
-        let answered = run.results.map_or(0, |results| results[index].answered);
-        let slowest = run.results.map_or(0, |results| results[index].slowest) as f64 / 1e3;
-        let legend = format!("{engine}: {answered} requests meanwhile, longest wait {slowest:.1} ms");
-        writeln!(out, "<text class=\"{class}\" x=\"{at}\" y=\"40\">{legend}</text>")?;
-        at += 372.0;
+        let Outcome { answered, slowest } = run.results.map(|results| results[index]).unwrap_or_default();
+        let slowest = match slowest {
+            ..1_000_000 => format!("{:.0} ms", slowest as f64 / 1e3),
+            _ => format!("{:.1} s", slowest as f64 / 1e6),
+        };
+        let requests = if answered == 1 { "request" } else { "requests" };
+        writeln!(
+            out,
+            "<text class=\"{class}\" x=\"{LEFT}\" y=\"{row}\">{engine}: {answered} quick {requests} answered while \
+             others block, longest wait {slowest}</text>"
+        )?;
     }
     out.push_str("</svg>\n");
     Ok(())

@@ -50,16 +50,16 @@ enum Sort {
 }
 
 /// What the query of a page asks for.
-pub(super) struct View {
+pub(super) struct ListingQuery {
     sort: Sort,
     is_descending: bool,
     /// Only names that contain this text are listed. Case does not matter.
     filter: String,
 }
 
-impl View {
+impl ListingQuery {
     /// Reads `?sort=size&order=desc&filter=text`. Other values have no effect.
-    pub(super) fn of(req: &Request<'_>) -> View {
+    pub(super) fn of(req: &Request<'_>) -> ListingQuery {
         let sort = match req.query_value("sort").as_deref() {
             Some("size") => Sort::Size,
             Some("date") => Sort::Date,
@@ -67,7 +67,7 @@ impl View {
         };
         let is_descending = req.query_value("order").as_deref() == Some("desc");
         let filter = req.query_value("filter").unwrap_or_default().into_owned();
-        View { sort, is_descending, filter }
+        ListingQuery { sort, is_descending, filter }
     }
 
     /// Orders the entries, directories first. Names are the last criterion.
@@ -122,7 +122,7 @@ pub(super) fn page(
     directory: &OwnedFd,
     path: &[u8],
     hidden: bool,
-    view: &View,
+    view: &ListingQuery,
     find: impl Fn(&[u8]) -> Option<Found>,
 ) -> Result<String> {
     let linked = |name: &[u8]| match find(&joined(path, name))? {
