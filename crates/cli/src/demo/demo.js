@@ -15,12 +15,13 @@ let run = null;
 const drawRun = () => {
   const last = run.samples.at(-1);
   const texts = run.engines.map((engine, index) => {
-    find("block-now-" + index).textContent = last ? duration(last.slowest[index]) : "–";
     const result = run.results?.[index];
+    const shown = result ? duration(result.slowest) : last ? duration(last.slowest[index]) : null;
+    find("block-now-" + index).textContent = shown ?? "–";
     find("block-note-" + index).textContent = result
-      ? `${result.answered} quick requests answered while 8 handlers blocked; longest wait ${duration(result.slowest)}`
+      ? `the longest wait; ${result.answered} quick requests answered while 8 handlers blocked`
       : "";
-    return `${engine} ${last ? duration(last.slowest[index]) : "not measured"}`;
+    return `${engine} ${shown ?? "not measured"}`;
   });
   chart({
     from: 0,
