@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
 
-use crate::message::{BodyError, IntoResponse, Problem, Response};
+use crate::message::{BodyError, IntoResponse, Problem, Response, WaitError};
 
 /// `Result` with the library's [`Error`]. Handlers and `main` return it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -250,10 +250,15 @@ impl ErrorClass {
     }
 }
 
-/// Returns the class. A [`Problem`] and a [`BodyError`] know theirs.
+/// Returns the class. A [`Problem`], a [`BodyError`] and a [`WaitError`] know theirs.
 fn class_of(error: &(dyn StdError + 'static)) -> ErrorClass {
     let of_problem = || find_source(error).map(|problem: &Problem| ErrorClass::Client(problem.status()));
-    find_source(error).map(BodyError::class).or_else(of_problem).unwrap_or(ErrorClass::Internal)
+    let of_wait = || find_source(error).map(WaitError::class);
+    find_source(error)
+        .map(BodyError::class)
+        .or_else(of_wait)
+        .or_else(of_problem)
+        .unwrap_or(ErrorClass::Internal)
 }
 
 fn find_source<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {

@@ -82,7 +82,7 @@ pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
     LaterReason, OverflowStrategy, OwnedBody, Problem, Request, RequestLine, Response, ResponseClosed,
-    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped,
+    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, WaitError, blocks, escaped,
     html, quick, text, unbuffered,
 };
 #[cfg(feature = "metrics")]

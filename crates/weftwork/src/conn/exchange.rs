@@ -6,6 +6,7 @@ mod pause;
 mod read_body;
 mod request_view;
 mod trailers;
+mod wait_future;
 mod write_body;
 
 use std::fs::File;

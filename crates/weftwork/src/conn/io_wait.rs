@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
+use crate::message::WakeConn;
 use crate::transport::context::{Context, Stage};
 use crate::transport::{Stream, Tick};
 
@@ -63,6 +65,16 @@ pub(crate) trait IoWait {
     /// that goes on without a wait would keep the frames of its connection from their client, and those of its client from
     /// itself.
     fn exchange_frames(&self) {}
+
+    /// Returns the loop that goes on during a wait on this thread. A wait ends only if its loop is woken.
+    fn event_loop(&self) -> Option<Arc<dyn WakeConn>> {
+        None
+    }
+
+    /// Returns whether the waits of a test move its clock, so that nothing else ends them.
+    fn is_simulated(&self) -> bool {
+        false
+    }
 
     /// Calls [`IoWait::yield_budget`], and checks the state of the server like a wait.
     ///

@@ -91,6 +91,10 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
+    pub(super) fn waker(&self) -> Arc<dyn WakeConn> {
+        self.waker.clone()
+    }
+
     /// Opens the loops of a server.
     pub(super) fn open_all(
         count: usize,

@@ -24,7 +24,7 @@ use super::thread_wait::{self, OwnedThreadWait, ThreadWait};
 use super::threads::{Threads, shed_upgrade};
 use super::{EngineHandle, log_caught_panic};
 use crate::conn::{Call, Conn, IoWait, Readiness};
-use crate::message::Handler;
+use crate::message::{Handler, WakeConn};
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::{DateCache, Tick};
@@ -179,6 +179,10 @@ impl IoWait for StreamWait<'_> {
             let _ = lp.is_over(self.cx);
             lp.wait(self.cx, Some(self.now().until(until)));
         }
+    }
+
+    fn event_loop(&self) -> Option<Arc<dyn WakeConn>> {
+        Some(self.lp.borrow().waker())
     }
 
     fn exchange_frames(&self) {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -14,6 +15,7 @@ use super::client::Source;
 use super::handler::RequestLine;
 use super::observer::{Arrival, ResponseObserver};
 use super::owned_body::OwnedBody;
+use super::wait::WaitError;
 
 /// Value that handlers keep for a client's connection.
 pub(crate) type ConnValue = Option<Box<dyn Any + Send>>;
@@ -38,6 +40,12 @@ pub(crate) trait Exchange {
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the client has closed its side or the connection is broken. Does not wait.
     fn client_gone(&self) -> bool;
+    /// Polls the future until it is ready, its client leaves, or the deadline has passed.
+    fn wait_for(
+        &self,
+        future: Pin<&mut dyn Future<Output = ()>>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError>;
     /// Returns the local address.
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Returns payload that is available and not consumed, after a wait if necessary. Empty means the end of the body.
@@ -134,6 +142,14 @@ macro_rules! forward_the_rest {
 
         fn client_gone(&self) -> bool {
             self.below.client_gone()
+        }
+
+        fn wait_for(
+            &self,
+            future: std::pin::Pin<&mut dyn Future<Output = ()>>,
+            deadline: Option<std::time::Instant>,
+        ) -> Result<(), crate::WaitError> {
+            self.below.wait_for(future, deadline)
         }
 
         fn local_addr(&self) -> Option<std::net::SocketAddr> {

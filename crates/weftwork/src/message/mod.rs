@@ -29,6 +29,7 @@ mod response;
 mod route_match;
 mod single_value;
 mod upgrade;
+mod wait;
 #[cfg(feature = "compression")]
 pub(crate) mod without_fields;
 mod writer;
@@ -53,6 +54,7 @@ pub(crate) use required_state::RequiredState;
 pub use response::{Response, html, text};
 pub(crate) use route_match::Shared;
 pub use upgrade::{UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter};
+pub use wait::WaitError;
 pub use writer::BodyWriter;
 
 pub(crate) use deferred::Deferred;

@@ -167,6 +167,14 @@ impl Exchange for Canned {
         false
     }
 
+    fn wait_for(
+        &self,
+        _: std::pin::Pin<&mut dyn Future<Output = ()>>,
+        _: Option<Instant>,
+    ) -> Result<(), crate::WaitError> {
+        Err(crate::WaitError::ClientGone)
+    }
+
     fn local_addr(&self) -> Option<SocketAddr> {
         None
     }

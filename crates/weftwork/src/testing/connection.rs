@@ -344,6 +344,10 @@ impl IoWait for TestWait<'_> {
         self.server.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     fn wait_ready(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         if ready == Readiness::Write {
             return self.skip_to(until);

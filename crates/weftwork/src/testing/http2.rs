@@ -336,6 +336,10 @@ impl IoWait for StreamWait<'_> {
         self.server.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     fn wait_ready(&self, fd: BorrowedFd<'_>, _: Readiness, until: Tick, _: Stage) -> io::Result<()> {
         loop {
             let mut ends = self.ends.borrow_mut();

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use weftwork::prelude::StatusCode;
-use weftwork::{Engine, Request, Response, Running, Settings, wait};
+use weftwork::{Engine, IntoResponse, Request, Response, Running, Settings, WaitError, wait};
 
 use super::CASE;
 use crate::support::{Client, Gate, Guarantee, eventually, is_logged, keep_log};
@@ -23,6 +23,8 @@ struct Shared {
     polls: AtomicUsize,
     drops: AtomicUsize,
     wakers: Mutex<Vec<Waker>>,
+    /// Ends of waits for a future.
+    ends: Mutex<Vec<WaitError>>,
     /// Polls of `/blocks` after the first stop here.
     gate: Gate,
 }
@@ -80,7 +82,21 @@ fn start() -> (Running, Arc<Shared>) {
 fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Shared>) {
     let shared = Arc::<Shared>::default();
     let theirs = shared.clone();
-    let handler = move |req: &mut Request| respond(req.path(), Signalled(theirs.clone()));
+    let handler = move |req: &mut Request| match req.path() {
+        "/wait-on" | "/wait-until" => {
+            if req.path() == "/wait-until" {
+                req.set_deadline(req.now() + Duration::from_millis(50));
+            }
+            match req.wait(Signalled(theirs.clone())) {
+                Ok(text) => Response::text(text),
+                Err(end) => {
+                    theirs.ends.lock().unwrap().push(end);
+                    end.into_response()
+                }
+            }
+        }
+        path => respond(path, Signalled(theirs.clone())),
+    };
     (CASE.bind("127.0.0.1:0").settings(change).start(handler).unwrap(), shared)
 }
 
@@ -308,6 +324,86 @@ fn a_handler_waits_for_a_future() {
         finish(&shared);
         client.answer().is(200, "ready");
     }
+}
+
+#[test]
+fn a_request_waits_for_a_future() {
+    let (server, shared) = start();
+    let mut client = Client::connect(&server);
+    for turn in 0..3 {
+        shared.is_ready.store(false, Ordering::SeqCst);
+        waits(&mut client, &shared, "/wait-on");
+        // It is not ready, so it waits on.
+        shared.wake_all();
+        eventually("it is polled again", || shared.pending() == 1);
+        finish(&shared);
+        client.answer().is(200, "ready");
+        shared.has_dropped(turn + 1);
+    }
+    // A body that nobody reads, and the next request, are no end.
+    shared.is_ready.store(false, Ordering::SeqCst);
+    client.send("POST /wait-on HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the future is polled", || shared.pending() == 1);
+    finish(&shared);
+    client.answer().is(200, "ready");
+    client.answer().is(200, "hello");
+    assert_eq!(*shared.ends.lock().unwrap(), []);
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_wait_of_its_request() {
+    let (server, shared) = start();
+    for (turn, leave) in [drop as fn(Client), Client::reset].into_iter().enumerate() {
+        let mut client = Client::connect(&server);
+        waits(&mut client, &shared, "/wait-on");
+        leave(client);
+        shared.has_dropped(turn + 1);
+    }
+    eventually("both are told", || *shared.ends.lock().unwrap() == [WaitError::ClientGone; 2]);
+    assert_eq!(shared.polls.load(Ordering::SeqCst), 2);
+    Client::connect(&server).get("/").is(200, "hello");
+}
+
+#[test]
+fn a_deadline_ends_the_wait_of_a_request() {
+    let (server, shared) = start();
+    let mut client = Client::connect(&server);
+    assert_eq!(client.get("/wait-until").status, 503);
+    shared.has_dropped(1);
+    assert_eq!(*shared.ends.lock().unwrap(), [WaitError::Timeout]);
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn a_server_that_cuts_its_connections_ends_the_wait_of_a_request() {
+    let (server, shared) = start();
+    let mut client = Client::connect(&server);
+    waits(&mut client, &shared, "/wait-on");
+    server.shutdown(Duration::from_millis(100));
+    shared.has_dropped(1);
+    drop(client);
+}
+
+#[test]
+fn wake_ups_from_many_threads_end_the_wait_of_a_request() {
+    let (server, shared) = start();
+    let mut client = Client::connect(&server);
+    waits(&mut client, &shared, "/wait-on");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    shared.wake_all();
+                }
+            });
+        }
+        eventually("it is polled often", || shared.polls.load(Ordering::SeqCst) > 300);
+        shared.is_ready.store(true, Ordering::SeqCst);
+        client.answer().is(200, "ready");
+        is_over.store(true, Ordering::SeqCst);
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -15,7 +16,7 @@ use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::{ConnValue, Exchange};
 use crate::message::observer::{Arrival, ResponseObserver};
-use crate::message::{BodyError, OwnedBody};
+use crate::message::{BodyError, OwnedBody, WaitError};
 use crate::transport::context::Stage;
 
 impl Exchange for ConnExchange<'_> {
@@ -53,6 +54,14 @@ impl Exchange for ConnExchange<'_> {
             self.wait.exchange_frames();
         }
         self.has_left() || self.cx.stage() == Stage::Closing
+    }
+
+    fn wait_for(
+        &self,
+        future: Pin<&mut dyn Future<Output = ()>>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
+        self.wait_for_future(future, deadline)
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
