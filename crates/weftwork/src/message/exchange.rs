@@ -73,6 +73,8 @@ pub(crate) trait Exchange {
     }
     /// Returns how many bytes of the body were not returned yet, if the head declares a length.
     fn body_left(&self) -> Option<u64>;
+    /// Returns whether the whole rest of the body has arrived.
+    fn body_is_here(&self) -> bool;
     /// Returns the limit of the body. The handler and the writer of its response share it.
     fn quota(&self) -> &Quota;
     /// Returns the same limit, to count and to change.
@@ -142,6 +144,10 @@ macro_rules! forward_the_rest {
 
         fn client_gone(&self) -> bool {
             self.below.client_gone()
+        }
+
+        fn body_is_here(&self) -> bool {
+            self.below.body_is_here()
         }
 
         fn wait_for(

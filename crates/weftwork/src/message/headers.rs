@@ -1,7 +1,7 @@
 //! Reading and changing the headers and body of a finished response.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
@@ -118,6 +118,36 @@ impl Response {
             Payload::HandlerError(failed) => Some(failed.body.len() as u64),
             Payload::Stream(_) | Payload::LongLived(_) => None,
         }
+    }
+
+    /// Returns a response of the types of other libraries. Fields that the connection writes itself are left out:
+    /// `Content-Length`, `Transfer-Encoding`, `Connection` and the other ones of a connection (RFC 9110 section 7.6.1).
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn from_other(answer: http::Response<String>) -> Response {
+    ///     let (head, body) = answer.into_parts();
+    ///     Response::from_parts(head.status, head.headers, body)
+    /// }
+    /// # use weftwork::http;
+    /// let answer = http::Response::builder().status(201).header("x-key", "value").body("made".to_owned());
+    /// let response = from_other(answer?);
+    /// assert_eq!(response.header("x-key"), Some("value"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    pub fn from_parts(status: StatusCode, headers: HeaderMap, body: impl Into<Bytes>) -> Response {
+        let mut response = Response { payload: Payload::Bytes(body.into()), ..Response::new(status) };
+        let mut last = None;
+        // A name comes with its first value only.
+        for (name, value) in headers {
+            last = name.or(last);
+            let Some(name) = &last else { continue };
+            if *name != header::CONTENT_LENGTH && !CONNECTION_FIELDS.contains(&name.as_str()) {
+                response.append_header(name.clone(), value);
+            }
+        }
+        response
     }
 
     /// Returns the body if all of it is in memory.

@@ -233,6 +233,29 @@ impl<'c> Request<'c> {
         })
     }
 
+    /// Takes the headers as a map, without a copy if [`headers`](Request::headers) has built it. The request keeps its header
+    /// lines, so other methods still find them.
+    pub fn take_headers(&mut self) -> HeaderMap {
+        self.headers();
+        self.data_mut().headers.take().unwrap_or_default()
+    }
+
+    /// Returns whether the rest of the body has arrived, so that reading it to its end waits for nothing. Up to 64 KiB are read
+    /// ahead of the handler. Without a body, it is true.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn handler(req: &mut Request) -> String {
+    ///     format!("{}\n", req.body_is_here())
+    /// }
+    /// let answer = weftwork::TestClient::new(handler).post("/").body("a few bytes").send();
+    /// assert_eq!(answer.text(), "true\n");
+    /// ```
+    pub fn body_is_here(&self) -> bool {
+        self.exchange.body_is_here()
+    }
+
     /// Returns the body. If it is called again, reading goes on after the bytes already read.
     pub fn body(&mut self) -> Body<'_> {
         Body::new(self.exchange)

@@ -195,6 +195,10 @@ impl Exchange for Canned {
         self.length
     }
 
+    fn body_is_here(&self) -> bool {
+        true
+    }
+
     fn quota(&self) -> &Quota {
         &self.quota
     }

@@ -1,7 +1,12 @@
 //! Tests that bodies arrive whole in both directions, with every framing and size.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weftwork::Request;
+
 use super::CASE;
-use crate::support::{chunks, noise, over_http2};
+use crate::support::{Client, chunks, eventually, noise, over_http2};
 
 const MIB: usize = 1 << 20;
 
@@ -309,4 +314,30 @@ fn long_bodies_go_through_the_buffers_of_a_handler() {
         client.answer().is(200, &short);
         sending.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn a_handler_knows_whether_the_body_has_arrived() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let handler = move |req: &mut Request| {
+        let is_here = req.body_is_here();
+        counted.fetch_add(1, Ordering::SeqCst);
+        let length = req.body().bytes()?.len();
+        Ok::<_, weftwork::Error>(format!("{is_here} {length}"))
+    };
+    let server = CASE.bind("127.0.0.1:0").start(handler).unwrap();
+    let mut client = Client::connect(&server);
+    client.get("/").is(200, "true 0");
+    client.send(with_length("/", b"hello"));
+    client.answer().is(200, "true 5");
+    client.send(chunked("/", b"hello", 2));
+    client.answer().is(200, "true 5");
+    // More than is read ahead of a handler.
+    let long = with_length("/", &noise(200_000));
+    let (first, rest) = long.split_at(100_000);
+    client.send(first);
+    eventually("the handler is called", || calls.load(Ordering::SeqCst) == 4);
+    client.send(rest);
+    client.answer().is(200, "false 200000");
 }

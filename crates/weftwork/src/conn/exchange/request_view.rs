@@ -96,6 +96,10 @@ impl Exchange for ConnExchange<'_> {
         self.conn.http.body_left().map(|left| left + buffered)
     }
 
+    fn body_is_here(&self) -> bool {
+        self.conn.is_request_here()
+    }
+
     fn quota(&self) -> &Quota {
         &self.quota
     }

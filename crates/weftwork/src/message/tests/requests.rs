@@ -151,3 +151,15 @@ fn each_connection_option_is_applied() {
     assert_eq!(passed[0], "Host");
     assert_eq!(passed[1..], (60..80).map(|n| spelt(n, 1)).collect::<Vec<_>>());
 }
+
+#[test]
+fn headers_can_be_taken() {
+    let mut canned = Canned::new("GET / HTTP/1.1\r\nHost: a\r\nX-Key: value\r\n\r\n");
+    let mut request = canned.request(0);
+    for _ in 0..2 {
+        let headers = request.take_headers();
+        assert_eq!((headers.len(), request.headers().len()), (2, 2));
+        assert_eq!(headers.get("x-key").unwrap(), "value");
+        assert_eq!(request.header("x-key"), Some("value"));
+    }
+}

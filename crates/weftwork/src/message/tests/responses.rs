@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::message::{BodyError, IntoResponse, Payload, Response, html, text};
-use crate::{Error, ErrorClass};
+use crate::{Error, ErrorClass, Request, TestClient};
 
 pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
@@ -194,4 +194,48 @@ fn a_body_is_looked_at_and_replaced() {
     assert_eq!((other.body_bytes(), other.body()), (Some(0), None));
     let stream = Response::stream(|_| Ok(()));
     assert_eq!((stream.body_bytes(), stream.body(), stream.is_streaming()), (None, None, true));
+}
+
+#[test]
+fn a_response_has_the_parts_of_other_libraries() {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("set-cookie", "a=1"),
+        ("set-cookie", "b=2"),
+        ("content-type", "text/csv"),
+        ("content-length", "7"),
+        ("transfer-encoding", "chunked"),
+        ("connection", "close"),
+        ("x-key", "value"),
+    ] {
+        headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    let handler =
+        move |_: &mut Request<'_>| Response::from_parts(StatusCode::CREATED, headers.clone(), "all of it");
+    let answer = TestClient::new(handler).get("/").send();
+    assert_eq!((answer.status, answer.text()), (StatusCode::CREATED, "all of it"));
+    let cookies: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["a=1", "b=2"]);
+    for (name, wanted) in [
+        ("content-type", Some("text/csv")),
+        ("content-length", Some("9")),
+        ("transfer-encoding", None),
+        ("connection", None),
+        ("x-key", Some("value")),
+    ] {
+        assert_eq!(answer.header(name), wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_default_content_type_can_be_removed() {
+    let mut response = Response::bytes("7");
+    response.remove_header("content-type");
+    assert_eq!(response.content_type(), None);
+    let handler = |_: &mut Request<'_>| {
+        let mut response = Response::text("7");
+        response.remove_header("Content-Type");
+        response
+    };
+    assert_eq!(TestClient::new(handler).get("/").send().header("content-type"), None);
 }
