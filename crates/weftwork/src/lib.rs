@@ -150,6 +150,11 @@ struct Readme;
 #[doc = include_str!("../../../docs/middleware.md")]
 struct MiddlewarePage;
 
+/// Compiles the code of the page on async code.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/async.md")]
+struct Async;
+
 /// Compiles the code of the page on deploying.
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/deploying.md")]

@@ -10,6 +10,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("crates/bench/src/report/method.md", 900),
     ("crates/fiber/README.md", 905),
     ("crates/weftwork/src/guide.md", 2340),
+    ("docs/async.md", 590),
     ("docs/benchmarks.md", 3850),
     ("docs/coming-from/actix.md", 510),
     ("docs/coming-from/axum.md", 830),
