@@ -82,8 +82,8 @@ pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
     LaterReason, OverflowStrategy, OwnedBody, Problem, Request, RequestLine, Response, ResponseClosed,
-    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, WaitError, blocks, escaped,
-    html, quick, text, unbuffered,
+    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, WaitError,
+    blocks, escaped, html, quick, text, unbuffered,
 };
 #[cfg(feature = "metrics")]
 pub use server::Dashboard;
