@@ -18,7 +18,7 @@ fn order(id: u64) -> std::io::Result<String> {
     std::fs::read_to_string(format!("no/such/folder/{id}"))
 }
 
-/// An `anyhow` error, which needs `map_err(Error::boxed)`.
+/// An `anyhow` error, with a context of that crate.
 fn stock() -> anyhow::Result<u32> {
     let text = std::fs::read_to_string("no/such/file").context("cannot count the stock")?;
     Ok(text.trim().parse()?)

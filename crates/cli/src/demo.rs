@@ -150,7 +150,7 @@ fn echo(req: &mut Request<'_>) -> Response {
         Some(length) => {
             // All parts have the same length, because a part shorter than the buffer would be copied once more.
             let parts = length.div_ceil(ECHO_BYTES as u64);
-            echo_by_piece((length / parts) as usize, false).with_header(header::CONTENT_LENGTH, length.into())
+            echo_by_piece((length / parts) as usize, false).with_header(header::CONTENT_LENGTH, length)
         }
         // A client that sends chunks may wait for a response to each chunk.
         None => echo_by_piece(ECHO_BYTES, true),

@@ -1,14 +1,20 @@
 //! Errors of handlers and of starting a server: what failed, who must act, and how a client is told.
 
+#[cfg(feature = "anyhow")]
+mod any;
+mod context;
+
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
 
 use crate::message::{BodyError, IntoResponse, Problem, Response, WaitError};
+pub use context::Context;
 
 /// `Result` with the library's [`Error`]. Handlers and `main` return it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -30,8 +36,9 @@ pub enum ErrorClass {
 /// `?` converts any [`std::error::Error`]` + Send + Sync + 'static` to an `Error`: [`io::Error`], `serde_json::Error`,
 /// or what `thiserror` derives. Like `anyhow::Error`, `Error` does not implement [`std::error::Error`] itself, because
 /// that would rule out the conversion. If a type does not implement that trait either, use [`boxed`](Error::boxed): for
-/// `anyhow::Error`, `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. If an error borrows (such as
-/// the error of a `Mutex`), describe it in words with [`ours`](Error::internal).
+/// `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. If an error borrows (such as
+/// the error of a `Mutex`), describe it in words with [`internal`](Error::internal). With the feature `anyhow`, a handler
+/// may return `anyhow::Result` as it is.
 ///
 /// ```
 /// use weftwork::{Error, Request, Result};
@@ -49,8 +56,11 @@ pub enum ErrorClass {
 ///
 /// If a handler returns an error, the response has the status that the error blames on the client, or 500. A
 /// [`Problem`] and a [`BodyError`] class the client. They are found under other errors as well, and after a conversion
-/// to `Box<dyn Error + Send + Sync>`. The cause of a 500 goes only to the log, with the method and path of the request
-/// and all causes. See [what you see when something fails](crate#what-you-see-when-something-fails).
+/// to `Box<dyn Error + Send + Sync>`. The cause of a 500 goes only to the log, with the method and path of the request,
+/// all causes, and the line of the `?`. See [what you see when something fails](crate#what-you-see-when-something-fails).
+///
+/// `?` does not see that an error type of yours is also an [`IntoResponse`], and the response is 500. Return that type from
+/// the handler (`Result<T, AppError>`), or add [`HandleError`](crate::middleware::HandleError) once around all handlers.
 ///
 /// `?` also converts a [`Response`]. The client then gets that response unchanged, for example a redirect to a login
 /// page, or a page of your own ([`response`](Error::response)).
@@ -73,15 +83,19 @@ pub struct Error {
     /// Response to send for this error. The mutex is never locked. It is there because errors are `Sync`, and a
     /// response with a streamed body is not.
     answer: Option<Box<Mutex<Response>>>,
+    /// Place in the source where the error was made or converted.
+    location: Option<&'static Location<'static>>,
 }
 
 impl Error {
     /// Blames the client. The client gets a [`Problem`] with `status`, and `message` as its detail.
+    #[track_caller]
     pub fn client(status: StatusCode, message: impl Into<String>) -> Error {
         Error::new(ErrorClass::Client(status), message, None)
     }
 
     /// Blames the server. The client gets 500 and no details, and the log gets `message`.
+    #[track_caller]
     pub fn internal(message: impl Into<String>) -> Error {
         Error::new(ErrorClass::Internal, message, None)
     }
@@ -114,6 +128,7 @@ impl Error {
     /// let refused = client.get("/account").header("authorization", "Bearer x").send();
     /// assert_eq!((refused.status.as_u16(), refused.text()), (403, "<h1>Not you</h1>"));
     /// ```
+    #[track_caller]
     pub fn response(answer: impl IntoResponse) -> Error {
         let response = answer.into_response();
         let status = response.status();
@@ -122,7 +137,7 @@ impl Error {
     }
 
     /// Converts an error that `?` does not convert, because its type does not implement [`std::error::Error`]:
-    /// `anyhow::Error`, `eyre::Report`, a box, or a text. The result is the same as with `?`.
+    /// `eyre::Report`, a box, a text, or `anyhow::Error` (see the feature `anyhow`). The result is the same as with `?`.
     ///
     /// ```
     /// # use weftwork::{Error, Result};
@@ -133,6 +148,7 @@ impl Error {
     /// # }
     /// # handler().unwrap();
     /// ```
+    #[track_caller]
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
         if let Some(body) = find_source::<BodyError>(&*boxed) {
@@ -142,12 +158,15 @@ impl Error {
         Error::new(class_of(&*boxed), boxed.to_string(), Some(boxed))
     }
 
+    #[track_caller]
     fn new(
         class: ErrorClass,
         message: impl Into<String>,
         source: Option<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
-        Error { class, message: message.into().into(), source, answer: None }
+        // A function that is passed by its name, as in `map_err(Error::boxed)`, has no other caller than itself.
+        let location = Some(Location::caller()).filter(|caller| caller.file() != file!());
+        Error { class, message: message.into().into(), source, answer: None, location }
     }
 
     /// Returns the status of an `Error` made of this error.
@@ -173,6 +192,7 @@ impl Error {
         ))
     }
 
+    #[track_caller]
     pub(crate) fn http(what: String, source: http::Error) -> Error {
         Error::new(ErrorClass::Internal, what, Some(Box::new(source)))
     }
@@ -199,6 +219,23 @@ impl Error {
     /// Returns the cause, if there is one.
     pub fn source(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.source.as_deref()
+    }
+
+    /// Returns the first cause that is an `E`.
+    ///
+    /// ```
+    /// use weftwork::{Error, Problem, http::StatusCode};
+    /// let error = Error::from(Problem::new(StatusCode::GONE)).context("cannot show the page");
+    /// assert_eq!(error.downcast_ref::<Problem>().map(Problem::status), Some(StatusCode::GONE));
+    /// ```
+    pub fn downcast_ref<E: StdError + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.causes().find_map(as_type)
+    }
+
+    /// Returns the place in the source where `?` or a function of this type has made the error, if it is known. It is
+    /// unknown for `map_err(Error::boxed)`. The log line of a failed handler ends with it.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.location
     }
 
     /// Returns the problem among the causes.
@@ -229,6 +266,7 @@ impl Error {
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     /// Keeps the status of a [`Problem`] or a [`BodyError`], also under other errors. All other errors class the
     /// server.
+    #[track_caller]
     fn from(error: E) -> Error {
         Error::boxed(error)
     }
@@ -236,6 +274,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 /// Allows `Err(Response::redirect("/login")?)?`, which ends a handler with that response. See [`Error::response`].
 impl From<Response> for Error {
+    #[track_caller]
     fn from(response: Response) -> Error {
         Error::response(response)
     }
@@ -261,7 +300,9 @@ fn class_of(error: &(dyn StdError + 'static)) -> ErrorClass {
         .unwrap_or(ErrorClass::Internal)
 }
 
-fn find_source<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+fn find_source<'e, E: StdError + Send + Sync + 'static>(
+    error: &'e (dyn StdError + 'static),
+) -> Option<&'e E> {
     chain(Some(error)).find_map(as_type)
 }
 
@@ -307,8 +348,24 @@ fn chain<'e>(
 }
 
 /// Downcasts the error, also from within an I/O error. An I/O error does not list its inner error as a cause.
-fn as_type<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
-    error.downcast_ref().or_else(|| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref())
+fn as_type<'e, E: StdError + Send + Sync + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    let inner = || error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
+    let found = error.downcast_ref().or_else(inner);
+    #[cfg(feature = "anyhow")]
+    let found = found.or_else(|| any::downcast_ref(error));
+    found
+}
+
+/// Takes an `E` out of its box.
+fn take_type<E: StdError + Send + Sync + 'static>(
+    error: Box<dyn StdError + Send + Sync>,
+) -> Result<E, Box<dyn StdError + Send + Sync>> {
+    #[cfg(feature = "anyhow")]
+    let error = match any::take(error) {
+        Ok(error) => return Ok(error),
+        Err(error) => error,
+    };
+    error.downcast().map(|error| *error)
 }
 
 /// An [`Error`] in a box. The problem is its cause, so that [`class_of`] finds the status again.

@@ -76,14 +76,14 @@ pub use app::{
     WebSockets, websocket,
 };
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep, wait};
-pub use error::{Error, ErrorClass, Result};
+pub use error::{Context, Error, ErrorClass, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
     Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler, IntoResponse,
-    LaterReason, OverflowStrategy, OwnedBody, Problem, Request, RequestLine, Response, ResponseClosed,
-    ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter, WaitError,
-    blocks, escaped, html, quick, text, unbuffered,
+    LaterReason, OverflowStrategy, OwnedBody, Problem, Request, RequestLine, RequiredState, Response,
+    ResponseClosed, ResponseSender, StreamFilter, UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter,
+    WaitError, blocks, escaped, html, quick, text, unbuffered,
 };
 #[cfg(feature = "metrics")]
 pub use server::Dashboard;
@@ -101,9 +101,9 @@ pub use transport::tls::TlsInfo;
 pub use weftwork_wire::Fault;
 
 #[cfg(feature = "json")]
-pub use app::extract::{Cookie, Form, Header, Json, Path, Query};
+pub use app::extract::{Cookies, Form, Header, Json, Path, Query};
 pub use app::extract::{Extract, IntoHandler, State, handler};
-pub use app::router::{PatternFault, RouteError, Router};
+pub use app::router::{Nest, PatternFault, RouteError, Router};
 #[doc(hidden)]
 pub use app::routes::derived;
 pub use app::routes::{
@@ -115,11 +115,12 @@ pub use weftwork_macros::Routes;
 /// Names that most programs use.
 pub mod prelude {
     pub use crate::{
-        Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response,
-        Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, quick, routes, text,
+        Context, Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request,
+        Response, Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, quick,
+        routes, text,
     };
     #[cfg(feature = "json")]
-    pub use crate::{Form, Json, Query, json};
+    pub use crate::{Form, Json, Path, Query, json};
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }
 

@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::app::extract::IntoHandler;
 use crate::app::middleware::HandlerExt;
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
@@ -160,7 +161,8 @@ impl Server {
     ///
     /// # Errors
     /// A setting or variable is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
-    pub fn start(self, handler: impl Handler) -> Result<Running> {
+    pub fn start<M>(self, handler: impl IntoHandler<M>) -> Result<Running> {
+        let handler = handler.into_handler();
         let status = self.status();
         let engine = status.engine();
         let Server { mut listeners, mut settings, admin, invalid_variable, mut reload_hooks, tls, .. } = self;
@@ -242,7 +244,7 @@ impl Server {
     ///
     /// # Errors
     /// See [`start`](Server::start). Or the system refuses the signals.
-    pub fn run(self, handler: impl Handler) -> Result<()> {
+    pub fn run<M>(self, handler: impl IntoHandler<M>) -> Result<()> {
         let signals = match self.settings.maintenance_signals {
             true => Signals::install()?,
             false => Signals::stop_only()?,

@@ -26,6 +26,12 @@ pub struct App {
     iterations: NonZeroU32,
 }
 
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
 impl App {
     /// Opens the database, or creates it. `secret` signs the tokens. Use [`ITERATIONS`], and fewer only in tests.
     ///

@@ -13,6 +13,7 @@ mod deadline;
 #[cfg(feature = "compression")]
 mod decompression;
 mod etags;
+mod handle_error;
 #[cfg(feature = "metrics")]
 mod metrics;
 pub(in crate::app) mod origin;
@@ -40,6 +41,7 @@ pub use deadline::Deadline;
 #[cfg(feature = "compression")]
 pub use decompression::Decompression;
 pub use etags::ETags;
+pub use handle_error::HandleError;
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::LatencyCounts;
 #[cfg(feature = "metrics")]
@@ -195,9 +197,10 @@ pub trait HandlerExt: Handler + Sized {
 impl<H: Handler> HandlerExt for H {}
 
 /// A handler with a middleware around it. [`HandlerExt::with`] creates it.
+#[derive(Clone)]
 pub struct Layered<H, M> {
-    handler: H,
-    middleware: M,
+    pub(super) handler: H,
+    pub(super) middleware: M,
 }
 
 impl<H: Handler, M: Middleware> Handler for Layered<H, M> {
@@ -252,7 +255,7 @@ fn vary(response: &mut Response, name: HeaderName) {
         names.into_iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name.as_str()))
     };
     if !response.header_values(header::VARY).any(says) {
-        response.append_header(header::VARY, name.into());
+        response.append_header(header::VARY, name);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::message::{Body, BodyError, Request};
 use body_driver::BodyDriver;
 use parameters::{Disposition, boundary};
 
-pub use form::{Form, Upload};
+pub use form::{FormData, Upload};
 pub use part::Part;
 
 /// RFC 2046 section 5.1.1
@@ -37,7 +37,7 @@ pub struct MultipartLimits {
     /// Maximum size of a part that is read into memory ([`Part::bytes`], [`Part::text`]). Default: 64 KiB. When
     /// exceeded: 413.
     pub field_bytes_max: u64,
-    /// Maximum size of all fields that a [`Form`] holds in memory. Default: 1 MiB. When exceeded: 413.
+    /// Maximum size of all fields that a [`FormData`] holds in memory. Default: 1 MiB. When exceeded: 413.
     pub fields_bytes_max: u64,
     /// Maximum size of a part that is saved in a file. Default: `u64::MAX`, because the limit on the body
     /// applies anyway. When exceeded: 413.
@@ -139,7 +139,7 @@ impl<'r> Multipart<'r> {
     /// [`Read`](std::io::Read). Default: the limits of all fields. When exceeded: 413 with a problem that names
     /// the field and the limit.
     ///
-    /// The whole body has its own limit, 2 MiB by default. The texts of a [`Form`] together have one too
+    /// The whole body has its own limit, 2 MiB by default. The texts of a [`FormData`] together have one too
     /// ([`fields_bytes_max`](MultipartLimits::fields_bytes_max)).
     ///
     /// ```

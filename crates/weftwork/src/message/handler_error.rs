@@ -1,5 +1,8 @@
 //! Logs the error that a handler returned, together with its request.
 
+use std::error::Error as StdError;
+use std::fmt;
+
 use bytes::Bytes;
 
 use super::handler::RequestLine;
@@ -21,7 +24,7 @@ impl HandlerError {
     /// Logs the error with the request. `id` is the suffix of its log lines. Returns the response for the client.
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log_line!(Error, "a handler failed at {line}: {}{id}", OneLine(&self.error));
+        log_line!(Error, "a handler failed at {line}: {}{}{id}", OneLine(&self.error), Place(&self.error));
         std::mem::take(&mut self.body)
     }
 }
@@ -30,12 +33,48 @@ impl HandlerError {
 impl Drop for HandlerError {
     fn drop(&mut self) {
         if !self.is_logged {
-            log_line!(Error, "a handler failed, and its own answer was not sent: {}", OneLine(&self.error));
+            log_line!(
+                Error,
+                "a handler failed, and its own answer was not sent: {}{}",
+                OneLine(&self.error),
+                Place(&self.error)
+            );
+        }
+    }
+}
+
+/// Formats the place in the source where an error was converted, or nothing.
+struct Place<'e>(&'e Error);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.location() {
+            Some(at) => write!(f, " ({}:{})", at.file(), at.line()),
+            None => Ok(()),
         }
     }
 }
 
 impl Response {
+    /// Takes the error of the handler out of the response, if it is an `E`. If the response that `answer` makes of it is
+    /// an error of the server with a body in memory, the log gets the error as before.
+    pub(crate) fn answer_error<E: StdError + Send + Sync + 'static>(
+        mut self,
+        answer: impl FnOnce(E) -> Response,
+    ) -> Response {
+        let Payload::HandlerError(failed) = &mut self.payload else { return self };
+        let Some(error) = failed.error.take::<E>() else { return self };
+        let mut response = answer(error);
+        match response.body().cloned() {
+            Some(body) if response.status.is_server_error() && response.error().is_none() => {
+                failed.body = body;
+                response.payload = std::mem::replace(&mut self.payload, Payload::Empty);
+            }
+            _ => failed.is_logged = true,
+        }
+        response.in_place_of(self)
+    }
+
     /// Returns the error that the handler returned, if the client is not to blame. The response is 500 with a
     /// [`Problem`](crate::Problem) that reveals no cause. The log gets the error with its causes after the response was
     /// sent. This is for middleware that reports errors elsewhere, or that sends a page of its own.

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::response::{BodyPart, Payload, Response};
+use crate::error::{Error, Result};
 
 /// Fields that describe content, and are meaningless without it.
 pub(crate) const OF_CONTENT: [HeaderName; 12] = [
@@ -45,6 +46,23 @@ const OF_SUCCESS: [HeaderName; 7] = [
     header::LOCATION,
 ];
 
+/// Converts the name and the value of a header.
+#[track_caller]
+pub(super) fn converted<N, V>(name: N, value: V) -> Result<(HeaderName, HeaderValue)>
+where
+    N: TryInto<HeaderName, Error: Into<http::Error>>,
+    V: TryInto<HeaderValue, Error: Into<http::Error>>,
+{
+    let name = match name.try_into() {
+        Ok(name) => name,
+        Err(error) => return Err(Error::http("the name of a header".into(), error.into())),
+    };
+    match value.try_into() {
+        Ok(value) => Ok((name, value)),
+        Err(error) => Err(Error::http(format!("the value of {name}"), error.into())),
+    }
+}
+
 /// Methods for middleware, which gets a response from another handler.
 impl Response {
     /// Replaces the status. A response with an error of the server ([`Response::error`]) does not become a success.
@@ -75,19 +93,66 @@ impl Response {
         content_type.into_iter().chain(named.map(|(_, value)| value))
     }
 
-    /// Replaces all headers `name` with this one.
-    pub fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
-        self.remove_header(&name);
-        self.append_header(name, value);
+    /// Returns all headers as a map, `Content-Type` included. The map is a copy. To read one header, use
+    /// [`header`](Response::header). To go through them without a copy, use [`header_lines`](Response::header_lines).
+    pub fn headers(&self) -> HeaderMap {
+        let content_type = self.content_type.clone().map(|value| (header::CONTENT_TYPE, value));
+        let mut map = HeaderMap::with_capacity(self.fields.len() + 1);
+        for (name, value) in content_type.into_iter().chain(self.fields.iter().cloned()) {
+            map.append(name, value);
+        }
+        map
     }
 
-    /// Adds a header. Existing headers of that name stay (except `Content-Type`, which is replaced).
-    pub fn append_header(&mut self, name: HeaderName, value: HeaderValue) {
+    /// Replaces all headers `name` with this one. Types and faults are those of [`with_header`](Response::with_header).
+    #[track_caller]
+    pub fn set_header<N, V>(&mut self, name: N, value: V)
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        match converted(name, value) {
+            Ok((name, value)) => {
+                self.remove_header(&name);
+                self.push_header(name, value);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Adds a header. Existing headers of that name stay (except `Content-Type`, which is replaced). Types and faults are
+    /// those of [`with_header`](Response::with_header).
+    #[track_caller]
+    pub fn append_header<N, V>(&mut self, name: N, value: V)
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        match converted(name, value) {
+            Ok((name, value)) => self.push_header(name, value),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn push_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
             self.set_content_type(value);
         } else {
             self.fields.push((name, value));
         }
+    }
+
+    /// Replaces all headers that `fields` names.
+    pub(super) fn replace_headers(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
+        for (name, _) in &fields {
+            self.remove_header(name);
+        }
+        fields.into_iter().for_each(|(name, value)| self.push_header(name, value));
+    }
+
+    /// Becomes the response to an error of the server, and keeps the headers that middleware has set.
+    pub(super) fn fail(&mut self, error: Error) {
+        *self = Response::failed(error).in_place_of(std::mem::take(self));
     }
 
     pub(super) fn set_content_type(&mut self, value: HeaderValue) {

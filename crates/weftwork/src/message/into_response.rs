@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::body::BodyError;
+use super::headers::converted;
 use super::problem::Problem;
 use super::response::Response;
-use crate::error::{Error, ErrorClass};
+use crate::error::{Error, ErrorClass, Result};
 
 /// A value that a handler can return.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot answer with `{Self}`",
     label = "not something a response can be made of",
-    note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, or a `weftwork::Result` of one of these, whose `?` takes every error"
+    note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, a tuple as `(StatusCode, [(name, value)], body)`, or a `weftwork::Result` of one of these, whose `?` takes every error"
 )]
 pub trait IntoResponse {
     /// Converts the value to a response.
@@ -27,7 +28,8 @@ impl IntoResponse for Response {
     }
 }
 
-/// The response is 204.
+/// The response is 204, because a 200 without content would tell a client to expect some. For the empty 200 that other
+/// libraries send, return [`StatusCode::OK`].
 impl IntoResponse for () {
     fn into_response(self) -> Response {
         Response::new(StatusCode::NO_CONTENT)
@@ -61,6 +63,31 @@ impl IntoResponse for Cow<'static, str> {
     }
 }
 
+impl IntoResponse for Box<str> {
+    fn into_response(self) -> Response {
+        Response::text(String::from(self))
+    }
+}
+
+impl IntoResponse for &'static [u8] {
+    fn into_response(self) -> Response {
+        Response::bytes(self)
+    }
+}
+
+/// A literal, as `b"tea"`.
+impl<const COUNT: usize> IntoResponse for &'static [u8; COUNT] {
+    fn into_response(self) -> Response {
+        Response::bytes(&self[..])
+    }
+}
+
+impl<const COUNT: usize> IntoResponse for [u8; COUNT] {
+    fn into_response(self) -> Response {
+        Response::bytes(self.to_vec())
+    }
+}
+
 impl IntoResponse for Bytes {
     fn into_response(self) -> Response {
         Response::bytes(self)
@@ -83,6 +110,50 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
+/// Replaces headers: `([("x-tea", "Assam"), ("cache-control", "no-store")], body)`. A name that occurs twice in the array is
+/// sent twice. Invalid text is a 500, as with [`with_header`](Response::with_header).
+impl<N, V, T, const COUNT: usize> IntoResponse for ([(N, V); COUNT], T)
+where
+    N: TryInto<HeaderName, Error: Into<http::Error>>,
+    V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    T: IntoResponse,
+{
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        let fields: Result<Vec<_>> = self.0.into_iter().map(|(name, value)| converted(name, value)).collect();
+        match fields {
+            Ok(fields) => response.replace_headers(fields),
+            Err(error) => response.fail(error),
+        }
+        response
+    }
+}
+
+/// Replaces the headers that the map has.
+impl<T: IntoResponse> IntoResponse for (HeaderMap, T) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        let mut last = None;
+        // The map names a header once, before its first value.
+        let fields = self.0.into_iter().filter_map(|(name, value)| {
+            last = name.or(last.take());
+            Some((last.clone()?, value))
+        });
+        response.replace_headers(fields.collect());
+        response
+    }
+}
+
+/// Replaces the status and headers.
+impl<H, T> IntoResponse for (StatusCode, H, T)
+where
+    (H, T): IntoResponse,
+{
+    fn into_response(self) -> Response {
+        (self.0, (self.1, self.2)).into_response()
+    }
+}
+
 /// `None` becomes 404 with a [`Problem`].
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
@@ -90,7 +161,7 @@ impl<T: IntoResponse> IntoResponse for Option<T> {
     }
 }
 
-impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for std::result::Result<T, E> {
     fn into_response(self) -> Response {
         match self {
             Ok(value) => value.into_response(),

@@ -50,7 +50,7 @@ pub use owned_body::OwnedBody;
 pub use problem::Problem;
 pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
 pub use request::Request;
-pub(crate) use required_state::RequiredState;
+pub use required_state::RequiredState;
 pub use response::{Response, html, text};
 pub(crate) use route_match::Shared;
 pub use upgrade::{UpgradeHandler, Upgraded, UpgradedReader, UpgradedWriter};

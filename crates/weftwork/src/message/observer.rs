@@ -4,6 +4,7 @@
 //! refuses, no middleware runs, and an [`Observer`] of the server is asked for the observer of the response.
 
 use std::any::Any;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -97,6 +98,12 @@ pub struct RefusedRequest<'a> {
     /// Pattern of the route, if one matches.
     pub(crate) route: Option<String>,
     pub(crate) arrival: Arrival,
+}
+
+impl fmt::Debug for RefusedRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedRequest").finish_non_exhaustive()
+    }
 }
 
 impl<'a> RefusedRequest<'a> {

@@ -194,7 +194,8 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let response = Response::with_bytes(self.to_json().into(), PROBLEM_JSON).with_status(self.0.status);
-        self.0.fields.into_iter().fold(response, |response, (name, value)| response.with_header(name, value))
+        let fields = self.0.fields.into_iter();
+        fields.fold(response, |response, (name, value)| response.with_appended_header(name, value))
     }
 }
 

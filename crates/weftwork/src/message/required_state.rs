@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::route_match::Shared;
 
-/// A state that a handler extracts and that no inner router provides.
+/// A state that a handler or an extractor takes, and that a router must provide. See
+/// [`Extract::required_states`](crate::Extract::required_states).
 #[derive(Clone, Debug)]
 pub struct RequiredState {
     /// Type identifiers of the state and of an `Arc` of it.

@@ -13,6 +13,7 @@ use super::deferred::Deferred;
 use super::drop_caught::Guarded;
 use super::feed::Feed;
 use super::handler_error::HandlerError;
+use super::headers::converted;
 use super::upgrade::{IdlePolicy, UpgradeFn, UpgradeHandler};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
@@ -220,33 +221,65 @@ impl Response {
         self
     }
 
-    /// Replaces the `Content-Type`.
+    /// Replaces the `Content-Type`: `.with_content_type("text/csv")`. Types and faults are those of
+    /// [`with_header`](Response::with_header).
     #[must_use]
-    pub fn with_content_type(mut self, value: HeaderValue) -> Response {
-        self.set_content_type(value);
+    #[track_caller]
+    pub fn with_content_type<V>(self, value: V) -> Response
+    where
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        self.with_header(header::CONTENT_TYPE, value)
+    }
+
+    /// Sets a header, and replaces existing headers of that name. Name and value are text, a number, or the types of
+    /// [`http`].
+    ///
+    /// If the text is not valid (a control character in the value, for example), the response becomes a 500, and the log
+    /// says which header. If the value comes from outside, [`try_with_header`](Response::try_with_header) returns that error.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    /// let response = text("tea").with_header("cache-control", "no-store").with_header(header::AGE, 7);
+    /// let response = response.with_appended_header("link", "</a>").with_appended_header("link", "</b>");
+    /// assert_eq!(response.headers().get_all("link").iter().count(), 2);
+    /// assert_eq!(text("tea").with_header("x-tea", "\n").status(), 500);
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn with_header<N, V>(mut self, name: N, value: V) -> Response
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        self.set_header(name, value);
         self
     }
 
-    /// Adds a header. Existing headers of that name stay (except `Content-Type`, which is replaced).
+    /// Adds a header like [`with_header`](Response::with_header), and existing headers of that name stay (except
+    /// `Content-Type`). Use it for `Set-Cookie`, `Link` or `Vary`.
     #[must_use]
-    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
+    #[track_caller]
+    pub fn with_appended_header<N, V>(mut self, name: N, value: V) -> Response
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
         self.append_header(name, value);
         self
     }
 
-    /// Adds a header like [`with_header`](Response::with_header), from text: `.try_with_header("x-key", "value")?`.
+    /// Sets a header like [`with_header`](Response::with_header), for values from outside: `.try_with_header("x-key", value)?`.
     ///
     /// # Errors
     /// The name is not a token, or the value contains a CR, LF, NUL or another control character.
+    #[track_caller]
     pub fn try_with_header<N, V>(self, name: N, value: V) -> Result<Response>
     where
         N: TryInto<HeaderName, Error: Into<http::Error>>,
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
     {
-        let name =
-            name.try_into().map_err(|error| Error::http("the name of a header".into(), error.into()))?;
-        let value =
-            value.try_into().map_err(|error| Error::http(format!("the value of {name}"), error.into()))?;
+        let (name, value) = converted(name, value)?;
         Ok(self.with_header(name, value))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::tls::RunningTls;
 use super::{Address, Running, Server};
+use crate::app::extract::IntoHandler;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::message::Handler;
@@ -54,7 +55,7 @@ impl Server {
     ///
     /// # Errors
     /// See [`bind`](Server::bind). [`start`](Server::start) reports a handler that cannot answer.
-    pub fn admin(mut self, address: impl fmt::Display, handler: impl Handler) -> Result<Server> {
+    pub fn admin<M>(mut self, address: impl fmt::Display, handler: impl IntoHandler<M>) -> Result<Server> {
         let settings = |settings: Settings| {
             settings
                 .threads_max(THREADS_MAX)
@@ -64,7 +65,7 @@ impl Server {
         };
         let server = Server::nowhere().without_env().and_bind(address)?;
         let server = server.engine(Engine::Adaptive { loops: Some(1) }).settings(settings);
-        self.admin = Some(Box::new(Admin { server, handler: Arc::new(handler) }));
+        self.admin = Some(Box::new(Admin { server, handler: Arc::new(handler.into_handler()) }));
         Ok(self)
     }
 }

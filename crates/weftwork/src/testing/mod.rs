@@ -40,6 +40,7 @@ use secured::Secured;
 #[cfg(feature = "websocket")]
 pub use websocket::TestWebSocket;
 
+use crate::app::extract::IntoHandler;
 use crate::message::Handler;
 use crate::server::check_states;
 use crate::settings::Settings;
@@ -87,7 +88,8 @@ impl TestClient {
     /// Panics if a server would not start with this handler, because its routes conflict or a
     /// [`State`](crate::State) is missing. Also panics if the process has no descriptor left.
     #[track_caller]
-    pub fn new(handler: impl Handler) -> TestClient {
+    pub fn new<M>(handler: impl IntoHandler<M>) -> TestClient {
+        let handler = handler.into_handler();
         if let Err(error) = handler.check().and_then(|()| check_states(&handler)) {
             panic!("{error}");
         }

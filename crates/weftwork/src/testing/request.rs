@@ -1,6 +1,7 @@
 //! A request of the test client.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 #[cfg(feature = "websocket")]
@@ -28,6 +29,13 @@ pub struct TestRequest<'c> {
     body: Body,
     expects_continue: bool,
     leave_after: Option<u64>,
+}
+
+impl fmt::Debug for TestRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TestRequest { method, target, .. } = self;
+        f.debug_struct("TestRequest").field("method", method).field("target", target).finish_non_exhaustive()
+    }
 }
 
 /// Long and unusual, so that no file of a test contains it.

@@ -176,8 +176,8 @@ fn forwarded_fields_are_added_and_hop_by_hop_fields_removed() {
         }
         Response::text(text)
             .with_header(weftwork::http::header::CONNECTION, HeaderValue::from_static("x-hop"))
-            .with_header("x-hop".parse().unwrap(), HeaderValue::from_static("1"))
-            .with_header("x-end".parse().unwrap(), HeaderValue::from_static("1"))
+            .with_header("x-hop", HeaderValue::from_static("1"))
+            .with_header("x-end", HeaderValue::from_static("1"))
     });
     let upstream = upstream.unwrap();
     let proxy = before(&upstream, |proxy| proxy);

@@ -12,6 +12,10 @@ impl Extract for Bytes {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         Ok(unread(req)?.bytes().map_err(refused)?)
     }
+
+    fn is_missing(req: &Request<'_>) -> bool {
+        req.body_left() == Some(0)
+    }
 }
 
 impl Extract for String {
@@ -19,6 +23,10 @@ impl Extract for String {
 
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         Ok(unread(req)?.text().map_err(refused)?)
+    }
+
+    fn is_missing(req: &Request<'_>) -> bool {
+        req.body_left() == Some(0)
     }
 }
 
@@ -71,6 +79,10 @@ mod typed {
             expect(req, "application/json", |kind| kind == "application/json" || kind.ends_with("+json"))?;
             let bytes = unread(req)?.bytes().map_err(refused)?;
             Ok(Json(with_large_stack(|| read(&bytes))?))
+        }
+
+        fn is_missing(req: &Request<'_>) -> bool {
+            req.body_left() == Some(0)
         }
     }
 
@@ -127,6 +139,10 @@ mod typed {
             let text = unread(req)?.text().map_err(refused)?;
             let pairs = Pairs::of("form's field", form_pairs(&text)).repeated();
             Ok(Form(pairs.read(StatusCode::UNPROCESSABLE_ENTITY)?))
+        }
+
+        fn is_missing(req: &Request<'_>) -> bool {
+            req.body_left() == Some(0)
         }
     }
 

@@ -1,5 +1,6 @@
 //! Turns functions with typed arguments into handlers.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -12,21 +13,24 @@ use crate::message::{Handler, IntoResponse, Request, RequiredState, Response};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler",
     label = "not a handler",
-    note = "a handler is a function of `&mut Request`, or of extractors: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
-    note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>` or `Cookie<T>` needs `#[derive(serde::Deserialize)]`",
-    note = "for an optional argument, use a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`, instead of `Option<Query<T>>`",
+    note = "a handler is a function of `&mut Request`, or of extractors: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookies<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
+    note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>` or `Cookies<T>` needs `#[derive(serde::Deserialize)]`",
+    note = "an argument may be an `Option` or a `Result` of an extractor; two arguments cannot both read the body",
     note = "a handler returns a `Response`, text, bytes, a `StatusCode`, or a `weftwork::Result` of one; a closure must name the types of its arguments: `|req: &mut Request| ..`",
-    note = "in a `weftwork::Result`, `?` converts every error (for `anyhow` or a box, use `.map_err(Error::boxed)`); a handler may block and must not be an `async fn`"
+    note = "in a `weftwork::Result`, `?` converts every error (for a box, use `.map_err(Error::boxed)`, for `anyhow`, its feature); a handler may block and must not be an `async fn`"
 )]
 pub trait IntoHandler<M> {
     #[doc(hidden)]
-    fn into_handler(self) -> Arc<dyn Handler>;
+    type Handler: Handler;
+
+    #[doc(hidden)]
+    fn into_handler(self) -> Self::Handler;
 }
 
-/// Makes a [`Handler`] of a function with typed arguments. Use it without a router:
-/// `Server::bind(..)?.run(handler(|Query(q): Query<Search>| ..))`.
+/// Makes a [`Handler`] of a function with typed arguments. A server, a router and a [`TestClient`](crate::TestClient) take
+/// such functions as they are. Use this function to put middleware around one: `handler(function).with(middleware)`.
 pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
-    function.into_handler()
+    Arc::new(function.into_handler())
 }
 
 /// Marks a type that is a [`Handler`] already.
@@ -34,8 +38,10 @@ pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
 pub struct Plain;
 
 impl<H: Handler> IntoHandler<Plain> for H {
-    fn into_handler(self) -> Arc<dyn Handler> {
-        Arc::new(self)
+    type Handler = H;
+
+    fn into_handler(self) -> H {
+        self
     }
 }
 
@@ -55,17 +61,15 @@ pub struct OfState<S, A>(PhantomData<(S, A)>);
 #[derive(Debug)]
 pub struct OfStateAndRequest<S, A>(PhantomData<(S, A)>);
 
-struct Function<F, M> {
+/// A function of typed arguments as a handler.
+pub struct Function<F, M> {
     function: F,
     kind: PhantomData<fn() -> M>,
 }
 
-impl<F, M> Function<F, M>
-where
-    Function<F, M>: Handler,
-{
-    fn shared(function: F) -> Arc<dyn Handler> {
-        Arc::new(Function { function, kind: PhantomData::<fn() -> M> })
+impl<F, M> fmt::Debug for Function<F, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").finish_non_exhaustive()
     }
 }
 
@@ -116,9 +120,11 @@ macro_rules! functions {
             }
 
             fn needs(&self) -> Vec<RequiredState> {
-                let all: &[Option<RequiredState>] =
-                    &[$(<State<$state> as Extract>::need(),)? $(<$argument as Extract>::need(),)*];
-                all.iter().flatten().cloned().collect()
+                let all: &[Vec<RequiredState>] = &[
+                    $(<State<$state> as Extract>::required_states(),)?
+                    $(<$argument as Extract>::required_states(),)*
+                ];
+                all.concat()
             }
         }
 
@@ -129,9 +135,11 @@ macro_rules! functions {
             $($state: Send + Sync + 'static,)?
             $($argument: Extract + 'static,)*
         {
-            fn into_handler(self) -> Arc<dyn Handler> {
+            type Handler = Function<F, $kind>;
+
+            fn into_handler(self) -> Self::Handler {
                 const { check_one_body(&[$($argument::IS_BODY),*]) };
-                Function::<F, $kind>::shared(self)
+                Function { function: self, kind: PhantomData }
             }
         }
     };

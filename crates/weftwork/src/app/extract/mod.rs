@@ -15,10 +15,10 @@ pub use state::State;
 #[cfg(feature = "json")]
 pub use {
     body::{Form, Json},
-    values::{Cookie, Header, Path, Query},
+    values::{Cookies, Header, Path, Query},
 };
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::{Request, RequiredState};
 
 /// A value that a handler takes from the request as an argument.
@@ -28,7 +28,7 @@ use crate::message::{Request, RequiredState};
 /// | [`Path<T>`](crate::Path) | Captures of the path: one value, a tuple, or a struct by name | 400, or 500 if the route has other captures |
 /// | [`Query<T>`](crate::Query) | The query, as a struct. A `Vec` takes a repeated key. `Vec<(String, String)>` takes all pairs. | 400 |
 /// | [`Header<T>`](crate::Header) | Header fields, as a struct. `if_none_match` is `If-None-Match`. | 400 |
-/// | [`Cookie<T>`](crate::Cookie) | Cookies, as a struct | 400 |
+/// | [`Cookies<T>`](crate::Cookies) | Cookies, as a struct | 400 |
 /// | [`Json<T>`](crate::Json) | A JSON body | 415, 413, 408, 400, 422 |
 /// | [`Form<T>`](crate::Form) | The body of an HTML form | 415, 413, 408, 400, 422 |
 /// | [`Bytes`](crate::Bytes), `String` | The raw body | 413, 408, 400 |
@@ -102,8 +102,8 @@ use crate::message::{Request, RequiredState};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a request",
     label = "not an argument of a handler",
-    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`, or a `Result` of one",
-    note = "for an optional argument, use a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`, instead of `Option<Query<T>>`"
+    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookies<T>`, `State<T>`, `Bytes` or `String`",
+    note = "an argument may be an `Option` or a `Result` of one"
 )]
 pub trait Extract: Sized {
     /// Whether the value is read from the body. A body can be read only once, so a handler with two body
@@ -128,21 +128,112 @@ pub trait Extract: Sized {
     /// [`Error::response`](crate::Error::response)).
     fn extract(req: &mut Request<'_>) -> Result<Self>;
 
-    /// Returns the state that this argument requires, if any.
-    #[doc(hidden)]
-    fn need() -> Option<RequiredState> {
-        None
+    /// Returns whether the request has nothing to read the value from, so that an argument `Option<Self>` is `None`. An
+    /// invalid value is an error also in an `Option`.
+    ///
+    /// Default: `false`. It is true without a query ([`Query`](crate::Query)), without a body
+    /// ([`Json`](crate::Json), [`Form`](crate::Form), `Bytes`, `String`), without cookies and without captures.
+    fn is_missing(req: &Request<'_>) -> bool {
+        let _ = req;
+        false
+    }
+
+    /// Returns the states that [`extract`](Extract::extract) takes. If no router provides one, the server does not start.
+    /// Without this function, the first request gets 500.
+    ///
+    /// Default: no states. A type that reads a [`State`] itself passes on what the state requires:
+    ///
+    /// ```
+    /// use weftwork::{Extract, RequiredState, prelude::*};
+    ///
+    /// struct Users(Vec<String>);
+    /// struct Admin(String);
+    ///
+    /// impl Extract for Admin {
+    ///     fn extract(req: &mut Request) -> Result<Admin> {
+    ///         let State(users) = State::<Users>::extract(req)?;
+    ///         let name = users.0.first().context("there are no users")?;
+    ///         Ok(Admin(name.clone()))
+    ///     }
+    ///
+    ///     fn required_states() -> Vec<RequiredState> { State::<Users>::required_states() }
+    /// }
+    ///
+    /// let site = || Router::new().get("/", |Admin(name): Admin| name);
+    /// assert!(Server::bind("127.0.0.1:0")?.start(site()).is_err());
+    /// let site = site().state(Users(vec!["ada".into()]));
+    /// # assert_eq!(weftwork::TestClient::new(site).get("/").send().text(), "ada");
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    fn required_states() -> Vec<RequiredState> {
+        Vec::new()
     }
 }
 
-impl<T: Extract> Extract for Result<T> {
+/// Gives the handler the error instead of a response. `E` is [`Error`], or a type of yours that `?` converts it to.
+impl<T: Extract, E: From<Error>> Extract for std::result::Result<T, E> {
     const IS_BODY: bool = T::IS_BODY;
 
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        Ok(T::extract(req))
+        Ok(T::extract(req).map_err(E::from))
     }
 
-    fn need() -> Option<RequiredState> {
-        T::need()
+    fn is_missing(req: &Request<'_>) -> bool {
+        T::is_missing(req)
+    }
+
+    fn required_states() -> Vec<RequiredState> {
+        T::required_states()
     }
 }
+
+/// Gives the handler `None` if the request has no such value: see [`is_missing`](Extract::is_missing).
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Page { number: u32 }
+///
+/// let site = Router::new().get("/", |page: Option<Query<Page>>| page.map_or(1, |page| page.number).to_string());
+/// let mut client = weftwork::TestClient::new(site);
+/// assert_eq!(client.get("/").send().text(), "1");
+/// assert_eq!(client.get("/?number=7").send().text(), "7");
+/// assert_eq!(client.get("/?number=x").send().status, 400);
+/// ```
+impl<T: Extract> Extract for Option<T> {
+    const IS_BODY: bool = T::IS_BODY;
+
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        if T::is_missing(req) { Ok(None) } else { T::extract(req).map(Some) }
+    }
+
+    fn required_states() -> Vec<RequiredState> {
+        T::required_states()
+    }
+}
+
+/// Lets a handler use the value in the wrapper directly.
+#[cfg(feature = "json")]
+macro_rules! dereferences {
+    ($($name:ident)*) => {
+        $(
+            impl<T> std::ops::Deref for $name<T> {
+                type Target = T;
+
+                fn deref(&self) -> &T {
+                    &self.0
+                }
+            }
+
+            impl<T> std::ops::DerefMut for $name<T> {
+                fn deref_mut(&mut self) -> &mut T {
+                    &mut self.0
+                }
+            }
+        )*
+    };
+}
+
+#[cfg(feature = "json")]
+dereferences!(Cookies Form Header Json Path Query);

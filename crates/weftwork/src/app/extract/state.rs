@@ -26,6 +26,12 @@ use crate::message::{Request, RequiredState};
 #[derive(Debug)]
 pub struct State<T>(pub Arc<T>);
 
+impl<T> Clone for State<T> {
+    fn clone(&self) -> State<T> {
+        State(self.0.clone())
+    }
+}
+
 impl<T> Deref for State<T> {
     type Target = T;
 
@@ -44,7 +50,7 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
         found.map(State).ok_or_else(|| Error::internal(RequiredState::of::<T>().to_string()))
     }
 
-    fn need() -> Option<RequiredState> {
-        Some(RequiredState::of::<T>())
+    fn required_states() -> Vec<RequiredState> {
+        vec![RequiredState::of::<T>()]
     }
 }

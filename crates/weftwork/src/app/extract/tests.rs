@@ -358,7 +358,7 @@ fn cookies_and_fields_are_structs() {
         x_count: u8,
     }
     let router = Router::new()
-        .get("/cookie", |Cookie(session): Cookie<Session>| format!("{} {:?}", session.id, session.theme))
+        .get("/cookie", |Cookies(session): Cookies<Session>| format!("{} {:?}", session.id, session.theme))
         .get("/field", |Header(seen): Header<Seen>| format!("{:?} {:?}", seen.x_list, seen.user_agent))
         .get("/count", |Header(one): Header<One>| format!("{}", one.x_count));
     let mut client = TestClient::new(router);
@@ -458,8 +458,8 @@ fn a_handler_may_decide_what_happens_without_an_argument() {
 fn what_it_is_a_result_of_says_the_rest() {
     const { assert!(<Result<Json<Search>> as Extract>::IS_BODY) };
     const { assert!(!<Result<Path<u64>> as Extract>::IS_BODY) };
-    assert!(<Result<State<u64>> as Extract>::need().is_some());
-    assert!(<Result<Path<u64>> as Extract>::need().is_none());
+    assert!(<Result<State<u64>> as Extract>::required_states().len() == 1);
+    assert!(<Result<Path<u64>> as Extract>::required_states().is_empty());
 }
 
 #[test]
@@ -511,4 +511,63 @@ fn a_capture_that_a_route_has_is_there() {
     let mut client = TestClient::new(site);
     assert_eq!(client.get("/7").send().text(), "Some(7)");
     assert_eq!(client.get("/x").send().status, 400);
+}
+
+#[test]
+fn an_option_is_none_if_the_request_has_no_such_value() {
+    #[derive(serde::Deserialize)]
+    struct Page {
+        page: u32,
+    }
+    let query = |page: Option<Query<Page>>| format!("{:?}", page.map(|page| page.page));
+    let json = |page: Option<Json<Page>>| format!("{:?}", page.map(|page| page.page));
+    let cookies = |page: Option<Cookies<Page>>| format!("{:?}", page.map(|page| page.page));
+    let path = |id: Option<Path<u32>>| format!("{:?}", id.map(|id| *id));
+    let router = Router::new().get("/query", query).post("/json", json).get("/cookies", cookies);
+    let mut client = TestClient::new(router.get("/path", path).get("/path/{id}", path));
+    for (path, text) in
+        [("/query", "None"), ("/query?page=7", "Some(7)"), ("/path", "None"), ("/path/7", "Some(7)")]
+    {
+        assert_eq!(client.get(path).send().text(), text, "{path}");
+    }
+    assert_eq!(client.get("/cookies").send().text(), "None");
+    assert_eq!(client.get("/cookies").header("cookie", "page=7").send().text(), "Some(7)");
+    assert_eq!(client.post("/json").send().text(), "None");
+    assert_eq!(client.post("/json").json(&serde_json::json!({"page": 7})).send().text(), "Some(7)");
+    let invalid = [
+        client.get("/query?page=x").send().status.as_u16(),
+        client.get("/path/x").send().status.as_u16(),
+        client.get("/cookies").header("cookie", "page=x").send().status.as_u16(),
+        client.post("/json").json(&serde_json::json!({})).send().status.as_u16(),
+        client.post("/json").body("{}").send().status.as_u16(),
+    ];
+    assert_eq!(invalid, [400, 400, 400, 422, 415], "an invalid value is an error");
+}
+
+/// The error type of the handler.
+#[test]
+fn a_result_has_any_error_that_one_converts_to() {
+    struct Mine(u16);
+
+    impl From<crate::Error> for Mine {
+        fn from(error: crate::Error) -> Mine {
+            Mine(error.status().as_u16())
+        }
+    }
+    let site =
+        |id: Result<Path<u32>, Mine>| id.map_or_else(|Mine(status)| status.to_string(), |id| id.to_string());
+    let mut client = TestClient::new(Router::new().get("/{id}", site));
+    assert_eq!((client.get("/7").send().text(), client.get("/x").send().text()), ("7", "400"));
+}
+
+#[test]
+fn a_server_and_a_client_take_typed_functions() {
+    let search = |Query(pairs): Query<Vec<(String, String)>>| pairs.len().to_string();
+    assert_eq!(TestClient::new(search).get("/?a=1&b=2").send().text(), "2");
+    assert_eq!(TestClient::new(|| "tea").get("/").send().text(), "tea");
+    let server = || crate::Server::bind("127.0.0.1:0").unwrap();
+    drop(server().start(search).unwrap());
+    drop(server().admin("127.0.0.1:0", || "OK").unwrap().start(handler(search)).unwrap());
+    let needs = |State(_): State<u64>| "tea";
+    assert!(server().start(needs).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
@@ -26,7 +26,7 @@ pub struct Path<T>(pub T);
 /// - `Vec<(String, String)>` takes all pairs in their order.
 ///
 /// Within `#[serde(flatten)]` and enums with a `tag`, serde does not tell the expected type. Values are then
-/// text, and a number is rejected. The same holds for [`Form`](crate::Form), [`Header`] and [`Cookie`]. Instead
+/// text, and a number is rejected. The same holds for [`Form`](crate::Form), [`Header`] and [`Cookies`]. Instead
 /// of a flattened struct, take two arguments. Each one reads the parameters that it knows:
 ///
 /// ```
@@ -68,13 +68,13 @@ pub struct Query<T>(pub T);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<T>(pub T);
 
-/// Reads cookies into a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`.
+/// Reads cookies into a struct: `Cookies<Session>` with `struct Session { id: String, theme: Option<String> }`.
 /// Values are percent-decoded and have no quotes around them. A name with two different values counts as
 /// missing, because one of them may come from a neighbouring site.
 ///
 /// The user of the browser can forge any value. `Request::cookies` (feature `cookies`) reads encrypted cookies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cookie<T>(pub T);
+pub struct Cookies<T>(pub T);
 
 impl<T: DeserializeOwned> Extract for Path<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
@@ -85,12 +85,20 @@ impl<T: DeserializeOwned> Extract for Path<T> {
         let pairs = Pairs::of("path parameter", req.params().map(decoded));
         Ok(Path(pairs.read_of_route()?))
     }
+
+    fn is_missing(req: &Request<'_>) -> bool {
+        req.params().next().is_none()
+    }
 }
 
 impl<T: DeserializeOwned> Extract for Query<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let pairs = Pairs::of("query parameter", form_pairs(req.query().unwrap_or_default()));
         Ok(Query(pairs.repeated().read(StatusCode::BAD_REQUEST)?))
+    }
+
+    fn is_missing(req: &Request<'_>) -> bool {
+        req.query().unwrap_or_default().is_empty()
     }
 }
 
@@ -111,9 +119,13 @@ impl<T: DeserializeOwned> Extract for Header<T> {
     }
 }
 
-impl<T: DeserializeOwned> Extract for Cookie<T> {
+impl<T: DeserializeOwned> Extract for Cookies<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let pairs = parse_cookies(req).into_iter().map(|(name, value)| Ok((Cow::from(name), value)));
-        Ok(Cookie(Pairs::of("cookie", pairs).repeated().read(StatusCode::BAD_REQUEST)?))
+        Ok(Cookies(Pairs::of("cookie", pairs).repeated().read(StatusCode::BAD_REQUEST)?))
+    }
+
+    fn is_missing(req: &Request<'_>) -> bool {
+        req.header_values(header::COOKIE).next().is_none()
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP Basic authentication (RFC 7617).
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -37,10 +38,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// takes(whoami.with(BasicAuth::new("the back room")?.user("alice", "correct horse battery staple")));
 /// # Ok::<(), weftwork::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct BasicAuth {
     challenge: HeaderValue,
     users: Vec<(String, String)>,
-    check: Option<Box<Check>>,
+    check: Option<Arc<Check>>,
 }
 
 type Check = dyn Fn(&str, &str) -> bool + Send + Sync;
@@ -70,7 +72,7 @@ impl BasicAuth {
     /// time that `check` takes is not hidden.
     #[must_use]
     pub fn check(self, check: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> BasicAuth {
-        BasicAuth { check: Some(Box::new(check)), ..self }
+        BasicAuth { check: Some(Arc::new(check)), ..self }
     }
 
     fn knows(&self, name: &str, password: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Cross-origin resource sharing: which pages of other origins may read responses.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -73,6 +74,7 @@ const PREFLIGHT_FIELDS: [HeaderName; 3] = [
 /// assert!(Cors::any_origin().credentials().is_err());
 /// # Ok::<(), weftwork::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Cors {
     allowed: Allowed,
     methods: HeaderValue,
@@ -82,10 +84,11 @@ pub struct Cors {
     credentials: bool,
 }
 
+#[derive(Clone)]
 enum Allowed {
     Any,
     RouteList(Vec<Box<str>>),
-    If(Box<dyn Fn(&str) -> bool + Send + Sync>),
+    If(Arc<dyn Fn(&str) -> bool + Send + Sync>),
 }
 
 impl Cors {
@@ -109,7 +112,7 @@ impl Cors {
     /// `null`. Compare whole origins or whole labels: `ends_with("good.example")` also matches
     /// `https://evilgood.example`.
     pub fn origin_if(allowed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Cors {
-        Cors::new(Allowed::If(Box::new(allowed)))
+        Cors::new(Allowed::If(Arc::new(allowed)))
     }
 
     fn new(allowed: Allowed) -> Cors {

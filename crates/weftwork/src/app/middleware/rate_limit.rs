@@ -5,6 +5,7 @@ mod table;
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode, header};
@@ -36,12 +37,13 @@ use table::Table;
 /// takes((|_: &mut Request| "signed in").with(ten_a_minute));
 /// # Ok::<(), weftwork::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct RateLimit {
     /// Nanoseconds per request.
     interval: u64,
     burst: u32,
-    key: Box<Key>,
-    table: Table,
+    key: Arc<Key>,
+    table: Arc<Table>,
     start: Instant,
 }
 
@@ -65,8 +67,8 @@ impl RateLimit {
                 "invalid rate limit of {requests} requests in {per:?}: both must be above zero"
             )));
         }
-        let table = Table::new(KEYS_MAX);
-        let key = Box::new(|req: &Request<'_>, table: &Table| Some(table.hash(&network(req.client_addr()?))));
+        let table = Arc::new(Table::new(KEYS_MAX));
+        let key = Arc::new(|req: &Request<'_>, table: &Table| Some(table.hash(&network(req.client_addr()?))));
         Ok(RateLimit { interval, burst: requests, key, table, start: Instant::now() })
     }
 
@@ -87,7 +89,7 @@ impl RateLimit {
     /// ```
     #[must_use]
     pub fn key<K: Hash>(self, key: impl Fn(&Request<'_>) -> Option<K> + Send + Sync + 'static) -> RateLimit {
-        let key = Box::new(move |req: &Request<'_>, table: &Table| Some(table.hash(&key(req)?)));
+        let key = Arc::new(move |req: &Request<'_>, table: &Table| Some(table.hash(&key(req)?)));
         RateLimit { key, ..self }
     }
 
@@ -95,7 +97,7 @@ impl RateLimit {
     /// 65,536.
     #[must_use]
     pub fn keys_max(self, max: usize) -> RateLimit {
-        RateLimit { table: Table::new(max), ..self }
+        RateLimit { table: Arc::new(Table::new(max)), ..self }
     }
 
     /// Takes a request from the bucket of `key`. The error is the time until the next request is allowed.

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
@@ -44,9 +45,9 @@ const TRACE_PARENT_BYTES: usize = 55;
 /// fn takes(_: impl Handler) {}
 /// takes(site.with(RequestIds::new()));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestIds {
-    generator: IdGenerator,
+    generator: Arc<IdGenerator>,
 }
 
 /// The id of a request. [`RequestIds`] adds it to the extensions of the request.

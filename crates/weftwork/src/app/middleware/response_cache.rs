@@ -86,6 +86,7 @@ use store::{Key, Store, Stored};
 /// let tag = again.header("etag").unwrap();
 /// assert_eq!(client.get("/").header("if-none-match", tag).send().status, StatusCode::NOT_MODIFIED);
 /// ```
+#[derive(Clone)]
 pub struct ResponseCache {
     response_bytes_max: u64,
     fresh_for: Option<Duration>,

@@ -55,7 +55,7 @@ fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
             [("etag", "\"1\""), ("cache-control", "max-age=9"), ("set-cookie", "a=1"), ("set-cookie", "b=2")];
         let mut meant = Response::stream(move |_| Err(std::io::Error::other(why)));
         for (name, value) in fields {
-            meant.append_header(name.try_into()?, HeaderValue::from_static(value));
+            meant.append_header(name, value);
         }
         Ok(meant)
     }
@@ -134,4 +134,19 @@ fn filters_see_what_is_streamed() {
     assert_eq!(sent(stream().filter_stream(Twice)), b"abab.");
     assert_eq!(sent(stream().filter_stream(Twice).filter_stream(Twice)), b"abababab...");
     assert_eq!(sent(Response::text("whole").filter_stream(Twice)), b"whole");
+}
+
+/// A rate limit that is cloned counts for both.
+#[test]
+fn middleware_is_cloned_with_what_it_counts() {
+    fn is_cloned<M: Clone + std::fmt::Debug>(_: &M) {}
+    is_cloned(&super::Cors::any_origin());
+    is_cloned(&super::RequestIds::new());
+    is_cloned(&super::ResponseCache::default());
+    let limit = super::RateLimit::new(1, std::time::Duration::from_secs(3600)).unwrap();
+    let site = crate::Router::new().get("/", || "tea").with(limit.clone());
+    let mut clients = [crate::TestClient::new(site.clone()), crate::TestClient::new(site)];
+    let statuses = clients.each_mut().map(|client| client.get("/").send().status.as_u16());
+    assert_eq!(statuses, [200, 429]);
+    is_cloned(&limit);
 }

@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 
 /// A form that was read to its end. [`Multipart::form`] creates it.
 #[derive(Debug, Default)]
-pub struct Form {
+pub struct FormData {
     fields: Vec<(String, String)>,
     uploads: Vec<Upload>,
 }
 
-impl Form {
+impl FormData {
     /// Returns the first value of the field `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
@@ -66,9 +66,9 @@ impl Multipart<'_> {
     /// Same as [`next_part`](Multipart::next_part) and [`Part::save`](super::Part::save). Also fails if the
     /// fields exceed [`fields_bytes_max`](super::MultipartLimits::fields_bytes_max), or if a text is not UTF-8.
     /// After an error, all files of the form are removed.
-    pub fn form(mut self) -> Result<Form> {
+    pub fn form(mut self) -> Result<FormData> {
         let max = self.limits.fields_bytes_max;
-        let (mut form, mut held) = (Form::default(), 0);
+        let (mut form, mut held) = (FormData::default(), 0);
         while let Some(mut part) = self.next_part()? {
             if let Some(file_name) = part.file_name() {
                 let is_unnamed = file_name.is_empty();

@@ -53,7 +53,7 @@ impl RouteTable {
             patterns: Vec::new(),
             order: (0..router.routes.len()).collect(),
             mounts: Vec::new(),
-            errors: Vec::new(),
+            errors: router.found_errors.clone(),
             needs: Vec::new(),
         };
         for route in &router.routes {

@@ -40,6 +40,13 @@ pub enum RouteError {
         /// Name of the missing type.
         state: &'static str,
     },
+    /// A router has two [states](super::Router::state) of one type.
+    TwoStates {
+        /// Name of the type.
+        state: &'static str,
+    },
+    /// Two routers that were [merged](super::Router::merge) both have a fallback.
+    TwoFallbacks,
     /// The handler of a route is itself a router, and that router has errors.
     Inner {
         /// Path of the route, or `the fallback`.
@@ -103,6 +110,15 @@ impl fmt::Display for RouteError {
             }
             RouteError::MissingState { path, state } => {
                 write!(f, "the handler of {path} takes State<{state}>: add it to the router with .state(...)")
+            }
+            RouteError::TwoStates { state } => {
+                write!(
+                    f,
+                    "two states of the type {state}: a router has one of each type, wrap one in a type of its own"
+                )
+            }
+            RouteError::TwoFallbacks => {
+                f.write_str("two merged routers have a fallback: remove one, or nest one router")
             }
             RouteError::Inner { path, why } => write!(f, "the handler of {path}: {why}"),
             RouteError::Mounted { path, why } => write!(f, "the mount at {path}: {why}"),

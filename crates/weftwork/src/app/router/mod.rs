@@ -4,10 +4,12 @@ mod allowed;
 mod build;
 mod dispatch;
 mod error;
+mod nest;
 mod pattern;
 #[cfg(test)]
 mod tests;
 
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +17,7 @@ use http::Method;
 
 pub(crate) use dispatch::whole_pattern;
 pub use error::{PatternFault, RouteError};
+pub use nest::Nest;
 pub(super) use pattern::encoded;
 
 use super::extract::IntoHandler;
@@ -62,6 +65,8 @@ use build::RouteTable;
 /// Other routes conflict, even if one is more literal than the other. For `/a/{x}/c` and `/a/{*rest}`,
 /// [mount](Router::mount) the handler of the rest at `/a`. The router calls a mount if no route matches.
 ///
+/// Two methods of one path are two routes: `.get("/x", list).post("/x", add)`.
+///
 /// # Handlers
 ///
 /// A handler is a function of `&mut Request`, any [`Handler`], or a function of typed arguments (see
@@ -79,10 +84,12 @@ use build::RouteTable;
 ///   with conflicts that is called anyway answers 500.
 ///
 /// [`with`](crate::HandlerExt::with) puts middleware around one handler or around a whole router.
-/// [Mount](Router::mount) a router with middleware.
+/// [Nest](Router::nest) or [mount](Router::mount) a router with middleware.
 #[derive(Default)]
 pub struct Router {
     routes: Vec<Entry>,
+    /// Errors that were found while the router was put together.
+    found_errors: Vec<RouteError>,
     mounts: Vec<Mount>,
     fallback: Option<Arc<dyn Handler>>,
     states: Vec<Shared>,
@@ -90,6 +97,7 @@ pub struct Router {
 }
 
 /// One route.
+#[derive(Clone)]
 struct Entry {
     /// `None` matches any method.
     method: Option<Method>,
@@ -100,11 +108,12 @@ struct Entry {
 }
 
 /// A handler for every path under a prefix.
+#[derive(Clone)]
 struct Mount {
     prefix: String,
     handler: Arc<dyn Handler>,
     states: Vec<Shared>,
-    /// Whether the handler sees the path without the prefix.
+    /// Whether the handler sees the path without the prefix. The fallback of a nested router sees the whole path.
     strips: bool,
 }
 
@@ -171,7 +180,7 @@ impl Router {
     }
 
     fn add<M>(mut self, method: Option<Method>, path: &str, handler: impl IntoHandler<M>) -> Router {
-        let (path, handler) = (path.to_owned(), handler.into_handler());
+        let (path, handler) = (path.to_owned(), Arc::new(handler.into_handler()));
         self.routes.push(Entry { method, path, handler, states: Vec::new() });
         self.changed()
     }
@@ -180,26 +189,73 @@ impl Router {
     /// inner `/` is the prefix itself, and the handlers see the whole path. The inner fallback answers for
     /// paths under the prefix. The prefix may have captures if `router` has neither a fallback nor mounts.
     ///
-    /// A router with middleware around it cannot be nested, because its routes are no longer visible. Use
-    /// [`mount`](Router::mount) instead.
+    /// A router with middleware around it (`api.with(middleware)`) is [mounted](Router::mount) instead: the middleware runs
+    /// for every path under the prefix that no route of this router matches, and the handlers see the path without the
+    /// prefix. Such a prefix has no captures, and [`routes`](Router::routes) does not list it.
+    ///
+    /// ```
+    /// use weftwork::middleware::Cors;
+    /// use weftwork::prelude::*;
+    ///
+    /// let api = Router::new().get("/users/{id}", |Path(id): Path<u64>| id.to_string());
+    /// let site = Router::new().get("/", || "home").nest("/api", api.with(Cors::any_origin()));
+    /// # let answer = weftwork::TestClient::new(site).get("/api/users/7").header("origin", "https://a.example").send();
+    /// # assert_eq!((answer.text(), answer.header("access-control-allow-origin")), ("7", Some("*")));
+    /// ```
     #[must_use]
-    pub fn nest(mut self, prefix: &str, router: Router) -> Router {
-        // A look-up takes the first match. Of two states of one type, that is the one added last.
-        let states: Vec<Shared> = router.states.into_iter().rev().collect();
-        let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
-        for Entry { method, path, handler, states } in router.routes {
-            let (path, states) = (pattern::join(prefix, &path), inherited(states));
-            self.routes.push(Entry { method, path, handler, states });
+    pub fn nest(self, prefix: &str, router: impl Nest) -> Router {
+        router.add_to(self, prefix).changed()
+    }
+
+    /// Adds the routes, mounts and the fallback of `router` to this one. Its [states](Router::state) stay with its own
+    /// handlers. If both routers have a fallback, the server does not start.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// let users = Router::new().get("/users", |State(names): State<String>| names.clone()).state(String::from("ada"));
+    /// let site = Router::new().get("/", || "home").merge(users);
+    /// # assert_eq!(weftwork::TestClient::new(site).get("/users").send().text(), "ada");
+    /// ```
+    #[must_use]
+    pub fn merge(mut self, router: Router) -> Router {
+        // The fallback of a router that was merged before is a mount.
+        let is_fallback = |mount: &Mount| !mount.strips && mount.prefix == "/";
+        let has_fallback =
+            |router: &Router| router.fallback.is_some() || router.mounts.iter().any(is_fallback);
+        if has_fallback(&self) && has_fallback(&router) {
+            self.found_errors.push(RouteError::TwoFallbacks);
         }
-        for mount in router.mounts {
-            let (prefix, states) = (pattern::join(prefix, &mount.prefix), inherited(mount.states));
-            self.mounts.push(Mount { prefix, states, ..mount });
-        }
-        if let Some(handler) = router.fallback {
-            let (prefix, states) = (prefix.to_owned(), inherited(Vec::new()));
-            self.mounts.push(Mount { prefix, handler, states, strips: false });
-        }
-        self.changed()
+        self.nest("/", router)
+    }
+
+    /// Lists the routes in the order in which they were added, nested ones included: the method (`None` is any method)
+    /// and the path with its prefixes. Mounts are handlers of their own, and are not listed.
+    ///
+    /// A description in the form of OpenAPI starts from this list. What the handlers take and return is for you to add:
+    ///
+    /// ```
+    /// use serde_json::{Map, Value, json};
+    /// use weftwork::prelude::*;
+    ///
+    /// fn openapi(site: &Router) -> Value {
+    ///     let mut paths = Map::new();
+    ///     for (method, path) in site.routes() {
+    ///         let method = method.map_or("get", Method::as_str).to_ascii_lowercase();
+    ///         let path = paths.entry(path.replace("{*", "{")).or_insert_with(|| json!({}));
+    ///         path[method] = json!({ "responses": { "200": { "description": "OK" } } });
+    ///     }
+    ///     json!({ "openapi": "3.1.0", "info": { "title": "Tea", "version": "1" }, "paths": paths })
+    /// }
+    ///
+    /// let site = Router::new().get("/teas/{id}", || "Assam").post("/teas", || StatusCode::CREATED);
+    /// let description = openapi(&site);
+    /// let site = site.get("/openapi.json", move || Json(description.clone()));
+    /// # let text = weftwork::TestClient::new(site).get("/openapi.json").send().text().to_owned();
+    /// # assert!(text.contains(r#""/teas/{id}":{"get":"#) && text.contains(r#""/teas":{"post":"#), "{text}");
+    /// ```
+    pub fn routes(&self) -> impl Iterator<Item = (Option<&Method>, &str)> {
+        self.routes.iter().map(|route| (route.method.as_ref(), route.path.as_str()))
     }
 
     /// Mounts `handler` under `prefix`, for every path there that no route matches. Typical handlers are
@@ -215,7 +271,7 @@ impl Router {
     /// Links that a mounted enum writes do not include the prefix. Mount the enum at `/`, or use `#[nest]`.
     #[must_use]
     pub fn mount<M>(mut self, prefix: &str, handler: impl IntoHandler<M>) -> Router {
-        let (prefix, handler) = (prefix.to_owned(), handler.into_handler());
+        let (prefix, handler) = (prefix.to_owned(), Arc::new(handler.into_handler()));
         self.mounts.push(Mount { prefix, handler, states: Vec::new(), strips: true });
         self.changed()
     }
@@ -223,11 +279,12 @@ impl Router {
     /// Sets the handler for requests that no route and no mount takes. It replaces the 404, but not the 405.
     #[must_use]
     pub fn fallback<M>(mut self, handler: impl IntoHandler<M>) -> Router {
-        self.fallback = Some(handler.into_handler());
+        self.fallback = Some(Arc::new(handler.into_handler()));
         self.changed()
     }
 
-    /// Adds a value that all handlers of this router share, one of each type. Handlers take it as
+    /// Adds a value that all handlers of this router share, one of each type. A second value of a type is an error, and
+    /// the server does not start. Handlers take it as
     /// [`State`](crate::State) or as `&self`. If another part of the program shares the value, for example a
     /// thread, pass an `Arc<T>`. Handlers still take `State<T>`.
     ///
@@ -251,6 +308,9 @@ impl Router {
     /// ```
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Router {
+        if self.states.iter().any(|state| (**state).type_id() == TypeId::of::<T>()) {
+            self.found_errors.push(RouteError::TwoStates { state: type_name::<T>() });
+        }
         self.states.push(Arc::new(value));
         self.changed()
     }
@@ -268,6 +328,20 @@ impl Router {
 
     fn table(&self) -> &RouteTable {
         self.table.get_or_init(|| RouteTable::new(self))
+    }
+}
+
+/// Shares the handlers and states with the clone.
+impl Clone for Router {
+    fn clone(&self) -> Router {
+        Router {
+            routes: self.routes.clone(),
+            found_errors: self.found_errors.clone(),
+            mounts: self.mounts.clone(),
+            fallback: self.fallback.clone(),
+            states: self.states.clone(),
+            table: OnceLock::new(),
+        }
     }
 }
 

@@ -46,7 +46,7 @@ impl<T, F> RoutesHandler<T, F> {
     /// ```
     #[must_use]
     pub fn fallback<M>(self, handler: impl IntoHandler<M>) -> RoutesHandler<T, F> {
-        RoutesHandler { fallback: Some(handler.into_handler()), ..self }
+        RoutesHandler { fallback: Some(Arc::new(handler.into_handler())), ..self }
     }
 }
 

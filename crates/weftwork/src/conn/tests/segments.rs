@@ -67,7 +67,7 @@ fn stream(
 }
 
 fn of_length(length: usize) -> Response {
-    Response::default().with_header(http::header::CONTENT_LENGTH, length.into())
+    Response::default().with_header(http::header::CONTENT_LENGTH, length)
 }
 
 fn no_acts() -> Acts {

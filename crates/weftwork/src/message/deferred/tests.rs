@@ -18,7 +18,7 @@ fn deferred(
     let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
     let handler = move |_: &mut Request| {
         let (sender, response) =
-            Response::later(HOUR, Response::new(StatusCode::GONE).with_header(header::AGE, 1.into()));
+            Response::later(HOUR, Response::new(StatusCode::GONE).with_header(header::AGE, 1));
         kept.send(sender).unwrap();
         response
     };
@@ -53,7 +53,7 @@ fn headers_set_on_the_placeholder_are_on_the_sent_response() {
     for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
         let (mut client, sender) = deferred(move |mut response| {
             if let Some(age) = set {
-                response.set_header(header::AGE, age.into());
+                response.set_header(header::AGE, age);
             }
             response
         });
@@ -116,8 +116,9 @@ fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
         response
     };
     let added = |req: &mut Request, next: Next| {
-        let response = next.run(req).with_header(header::SET_COOKIE, HeaderValue::from_static("user=1"));
-        response.with_header(header::VARY, HeaderValue::from_static("origin"))
+        let response =
+            next.run(req).with_appended_header(header::SET_COOKIE, HeaderValue::from_static("user=1"));
+        response.with_appended_header(header::VARY, HeaderValue::from_static("origin"))
     };
     let answer = TestClient::new(handler.with(added)).get("/").send();
     for (name, value) in [("set-cookie", "user=1"), ("vary", "origin")] {

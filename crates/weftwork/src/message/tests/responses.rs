@@ -99,7 +99,7 @@ fn no_text_can_split_a_response() {
 fn fields_are_added_and_the_content_type_is_replaced() {
     let field = |value| (HeaderName::from_static("x-field"), HeaderValue::from_static(value));
     let ((name, one), (_, two)) = (field("1"), field("2"));
-    let made = text("text").with_header(name.clone(), one).with_header(name, two);
+    let made = text("text").with_header(name.clone(), one).with_appended_header(name, two);
     assert_eq!(made.header_lines(), [field("1"), field("2")]);
     let typed = made.try_with_header(header::CONTENT_TYPE, "text/css").unwrap();
     assert_eq!(typed.content_type().unwrap(), "text/css");
@@ -238,4 +238,68 @@ fn a_default_content_type_can_be_removed() {
         response
     };
     assert_eq!(TestClient::new(handler).get("/").send().header("content-type"), None);
+}
+
+#[test]
+fn headers_are_replaced_or_appended_by_text() {
+    let response = Response::text("tea").with_header("X-Cups", 2).with_header("x-cups", "3");
+    let response = response.with_appended_header("link", "</a>").with_appended_header("link", "</b>");
+    let response = response.with_content_type("text/csv").with_header("content-type", "text/html");
+    let headers = response.headers();
+    let values =
+        |name: &str| headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!((values("x-cups"), values("link")), (vec!["3"], vec!["</a>", "</b>"]));
+    assert_eq!((values("content-type"), headers.len()), (vec!["text/html"], 4));
+}
+
+/// The client gets no part of the value, and the log has the place.
+#[test]
+fn invalid_text_in_a_header_is_an_error_of_the_server() {
+    let response =
+        Response::text("tea").with_header("x-user", "7").with_header("x-tea", "a\r\nSet-Cookie: b");
+    let error = response.error().unwrap();
+    assert_eq!(error.to_string(), "the value of x-tea: failed to parse header value");
+    assert!(error.location().unwrap().file().ends_with("responses.rs"));
+    assert_eq!(
+        (response.status().as_u16(), response.header("x-user"), response.header("x-tea")),
+        (500, Some("7"), None)
+    );
+    let of_tuple = ([("x tea", "1")], "tea").into_response();
+    assert_eq!(of_tuple.error().unwrap().message(), "the name of a header");
+    assert!(Response::default().try_with_header("x-tea", "\n").is_err());
+}
+
+#[test]
+fn tuples_set_headers() {
+    let created =
+        (StatusCode::CREATED, [("x-tea", "1"), ("x-tea", "2"), ("content-type", "text/csv")], "tea");
+    let created = created.into_response();
+    assert_eq!((created.status().as_u16(), created.body().unwrap().as_ref()), (201, &b"tea"[..]));
+    assert_eq!(
+        (created.header_values("x-tea").count(), created.header("content-type")),
+        (2, Some("text/csv"))
+    );
+    let mut map = http::HeaderMap::new();
+    map.append("x-tea", "1".parse().unwrap());
+    map.append("x-tea", "2".parse().unwrap());
+    map.append("x-cups", "3".parse().unwrap());
+    let answer = (StatusCode::OK, map.clone(), Response::text("").with_header("x-tea", "0")).into_response();
+    let mut expected = map;
+    expected.insert("content-type", "text/plain; charset=utf-8".parse().unwrap());
+    assert_eq!(answer.headers(), expected);
+    assert_eq!((map_of("a"), map_of("b")), (Some("a".to_owned()), Some("b".to_owned())));
+}
+
+fn map_of(value: &str) -> Option<String> {
+    ([(http::header::ETAG, value.to_owned())], ()).into_response().header("etag").map(str::to_owned)
+}
+
+#[test]
+fn bytes_and_boxes_are_responses() {
+    let bodies = [b"tea".into_response(), [b't', b'e', b'a'].into_response(), (&b"tea"[..]).into_response()];
+    let boxed = Box::<str>::from("tea").into_response();
+    assert_eq!(boxed.header("content-type"), Some("text/plain; charset=utf-8"));
+    for response in bodies.into_iter().chain([boxed]) {
+        assert_eq!(response.body().unwrap().as_ref(), b"tea");
+    }
 }

@@ -1,11 +1,10 @@
 //! Types that are not arguments, and the types to use instead.
 
 use weftwork::prelude::*;
-use weftwork::Path;
 
 struct Plain;
 
-fn optional(_: Option<Query<u32>>) {}
+fn optional(_: Option<Plain>) {}
 
 fn query(_: Query<Plain>) {}
 

@@ -219,7 +219,7 @@ fn head_tells_what_get_would_of_a_length_that_is_only_declared() {
         move |_: &mut Request<'_>| {
             let mut response = page(&mut Canned::asking("GET", "/", &[]).request(0));
             response.payload = crate::message::Payload::Empty;
-            response.with_header(header::CONTENT_LENGTH, length.into())
+            response.with_header(header::CONTENT_LENGTH, length)
         }
     };
     let (coding, fields, _) = ask("HEAD", "gzip", declaring(5000));

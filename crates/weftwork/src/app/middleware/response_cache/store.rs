@@ -89,7 +89,7 @@ impl Stored {
         for (name, value) in &self.fields {
             response.append_header(name.clone(), value.clone());
         }
-        response.with_header(header::AGE, self.age(now).as_secs().into())
+        response.with_header(header::AGE, self.age(now).as_secs())
     }
 
     fn age(&self, now: Instant) -> Duration {

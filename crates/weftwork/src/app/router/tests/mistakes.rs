@@ -14,6 +14,8 @@ fn check_mistake(router: Router, error: RouteError, text: &str) {
         | RouteError::Pattern { .. }
         | RouteError::Connect { .. }
         | RouteError::MissingState { .. }
+        | RouteError::TwoStates { .. }
+        | RouteError::TwoFallbacks
         | RouteError::Inner { .. }
         | RouteError::Mounted { .. } => {}
     }
@@ -33,6 +35,16 @@ fn check_mistake(router: Router, error: RouteError, text: &str) {
 fn every_mistake_is_reported_before_the_start() {
     let wrong = |path: &str, why: PatternFault| RouteError::Pattern { path: path.to_owned(), why };
     let mistakes = vec![
+        (
+            Router::new().state(7_u8).state(8_u8),
+            RouteError::TwoStates { state: "u8" },
+            "two states of the type u8: a router has one of each type, wrap one in a type of its own",
+        ),
+        (
+            Router::new().fallback(show("1")).merge(Router::new().fallback(show("2"))),
+            RouteError::TwoFallbacks,
+            "two merged routers have a fallback: remove one, or nest one router",
+        ),
         (
             Router::new().get("/a/{b}", show("1")).get("/a/{c}", show("2")),
             RouteError::Conflict { method: "GET".into(), path: "/a/{c}".into(), with: "/a/{b}".into() },

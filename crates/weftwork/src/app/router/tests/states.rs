@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::app::routes::{MatchError, MethodFilter, Route, Routes, derived, routes};
-use crate::{Server, handler};
+use crate::{Extract, RequiredState, Result, Server, handler};
 
 struct Name(&'static str);
 
@@ -50,17 +50,86 @@ fn a_state_that_the_program_shares_is_given_as_its_arc() {
     }
 }
 
-/// Also if the router that has both is nested.
+/// Also if the router that has both is nested, merged or mounted.
 #[test]
-fn of_two_states_of_one_type_the_later_is_taken() {
-    let twice = || {
-        let own = Router::new().get("/own", name).mount("/sub", handler(name)).fallback(name);
-        own.state(Name("earlier")).state(Name("later"))
-    };
-    let router = Router::new().nest("/nest", twice()).mount("/mount", twice());
-    let paths = ["/nest/own", "/nest/sub", "/nest/else", "/mount/own", "/mount/sub", "/mount/else"];
-    let requests = paths.map(|path| format!("GET {path}"));
-    check(router, &requests.each_ref().map(|request| (request.as_str(), "later")));
+fn two_states_of_one_type_are_an_error() {
+    let twice = || Router::new().get("/own", name).state(Name("earlier")).state(7).state(Name("later"));
+    let state = std::any::type_name::<Name>();
+    let wanted = RouteError::TwoStates { state };
+    assert_eq!(twice().errors(), std::slice::from_ref(&wanted));
+    for router in [
+        twice(),
+        Router::new().nest("/nest", twice()),
+        Router::new().merge(twice()),
+        Router::new().nest("/nest", twice().with(passes)),
+        Router::new().mount("/mount", twice()),
+    ] {
+        let error = Server::bind("127.0.0.1:0").unwrap().start(router).unwrap_err().to_string();
+        assert!(error.ends_with(&wanted.to_string()), "{error}");
+    }
+    let once = Router::new().nest("/inner", Router::new().state(Name("inner"))).state(Name("outer"));
+    assert_eq!(once.errors(), []);
+}
+
+/// The extractor tells which state it takes.
+#[test]
+fn a_state_within_an_extractor_is_found_at_start() {
+    struct Own(&'static str);
+
+    impl Extract for Own {
+        fn extract(req: &mut Request<'_>) -> Result<Own> {
+            Ok(Own(State::<Name>::extract(req)?.0.0))
+        }
+
+        fn required_states() -> Vec<RequiredState> {
+            State::<Name>::required_states()
+        }
+    }
+
+    let router = || Router::new().get("/at", |own: Option<Result<Own>>| own.map(|own| own.map(|own| own.0)));
+    let wanted = RouteError::MissingState { path: "/at".into(), state: std::any::type_name::<Name>() };
+    let error = Server::bind("127.0.0.1:0").unwrap().start(router()).unwrap_err();
+    assert_eq!(error.to_string(), wanted.to_string());
+    check(router().state(Name("given")), &[("GET /at", "given")]);
+}
+
+#[test]
+fn merged_routers_keep_their_states_and_their_fallback() {
+    let one = Router::new().get("/one", name).state(Name("one"));
+    let two = Router::new().get("/two", name).mount("/sub", handler(name)).fallback(name).state(Name("two"));
+    let both = one.merge(two);
+    check(
+        both.clone(),
+        &[("GET /one", "one"), ("GET /two", "two"), ("GET /sub", "two"), ("GET /else", "two")],
+    );
+    assert_eq!(
+        both.routes().collect::<Vec<_>>(),
+        [(Some(&Method::GET), "/one"), (Some(&Method::GET), "/two")]
+    );
+    let twice = both.merge(Router::new().fallback(|| "else"));
+    assert_eq!(twice.errors(), [RouteError::TwoFallbacks]);
+}
+
+#[test]
+fn a_nested_router_keeps_its_middleware() {
+    fn marks(req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let pattern = next.pattern(req).unwrap_or_default();
+        next.run(req).with_header("x-pattern", pattern)
+    }
+    let path = |req: &mut Request<'_>| req.path().to_owned();
+    let inner = Router::new().get("/users/{id}", path).get("/", path).post("/both", path);
+    let site = Router::new().get("/", || "home").nest("/api", inner.with(marks)).get("/api/both", || "outer");
+    let mut client = TestClient::new(Router::new().nest("/v1", site));
+    for (path, inner, pattern) in
+        [("/v1/api/users/7", "/users/7", "/v1/api/users/{id}"), ("/v1/api", "/", "/v1/api")]
+    {
+        let answer = client.get(path).send();
+        assert_eq!((answer.text(), answer.header("x-pattern")), (inner, Some(pattern)));
+    }
+    assert_eq!(client.get("/v1").send().header("x-pattern"), None);
+    assert_eq!(client.get("/v1/api/both").send().text(), "outer");
+    assert_eq!(client.post("/v1/api/both").send().text(), "/both");
+    assert_eq!(client.get("/v1/api/else").send().status, 404);
 }
 
 fn name(State(name): State<Name>) -> &'static str {
