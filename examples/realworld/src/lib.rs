@@ -67,6 +67,7 @@ pub fn site(app: App) -> Result<impl Handler> {
         .post("/articles/{slug}/comments", comments::create)
         .delete("/articles/{slug}/comments/{id}", comments::delete)
         .get("/tags", articles::tags);
-    let cors = Cors::any_origin().headers(["authorization", "content-type"])?;
+    let cors = Cors::any_origin().methods([Method::GET, Method::POST, Method::PUT, Method::DELETE]);
+    let cors = cors.headers(["authorization", "content-type"])?;
     Ok(Router::new().nest("/api", api.state(app)).with(cors))
 }

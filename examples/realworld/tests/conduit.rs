@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weftwork::{Engine, Server};
+use weftwork::{Engine, Server, TestClient};
 use weftwork_realworld::{App, site};
 
 const SECRET: &str = "a secret of 32 bytes or more, kept";
@@ -338,6 +338,22 @@ fn conduit_on_pool() {
 #[test]
 fn conduit_on_fibers() {
     on("fibers", conduit);
+}
+
+/// Checks that pages of any site may send every method of the API, and the token.
+#[test]
+fn pages_of_other_sites_may_use_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = App::open(&folder.path().join("conduit.sqlite"), SECRET, NonZeroU32::MIN).unwrap();
+    let mut client = TestClient::new(site(app).unwrap());
+    for (path, method) in [("/user", "PUT"), ("/articles/one", "DELETE"), ("/articles", "POST")] {
+        let preflight = client.options(format!("/api{path}")).header("origin", "https://page.example");
+        let preflight = preflight.header("access-control-request-method", method);
+        let answer = preflight.header("access-control-request-headers", "authorization").send();
+        let allowed = answer.header("access-control-allow-methods").unwrap_or_default();
+        assert!(allowed.split(", ").any(|one| one == method), "{method} {path}: {answer:?}");
+        assert!(answer.header("access-control-allow-headers").unwrap().contains("authorization"));
+    }
 }
 
 #[test]
