@@ -7,6 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 #[cfg(feature = "fibers")]
 use std::sync::OnceLock;
+#[cfg(feature = "fibers")]
+use std::sync::atomic::fence;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -130,6 +132,8 @@ impl Wakeup {
             && let Ok(pipe) = WakePipe::open()
         {
             let _ = self.pipe.set(pipe);
+            // Either the waker sees the pipe, or this thread sees the flag.
+            fence(Ordering::SeqCst);
         }
         let Some(pipe) = self.pipe.get() else { return self.park() };
         // A waker that came before the pipe was there has set this.
@@ -152,6 +156,8 @@ impl Wake for Wakeup {
             return;
         }
         self.thread.unpark();
+        #[cfg(feature = "fibers")]
+        fence(Ordering::SeqCst);
         #[cfg(feature = "fibers")]
         if let Some(pipe) = self.pipe.get() {
             pipe.wake();
