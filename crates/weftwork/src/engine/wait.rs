@@ -91,7 +91,11 @@ impl FeedSender {
     ///     });
     ///     Response::feed(feed)
     /// }
-    /// # assert!(weftwork::TestClient::new(export).get("/").send().text().ends_with("\n999\n"));
+    /// # let server = Server::bind("127.0.0.1:0")?.start(export)?;
+    /// # let mut client = std::net::TcpStream::connect(server.local_addr().unwrap())?;
+    /// # std::io::Write::write_all(&mut client, b"GET / HTTP/1.0\r\n\r\n")?;
+    /// # assert!(std::io::read_to_string(client)?.ends_with("\n999\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_blocking(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
         let mut message = message.into();

@@ -213,7 +213,7 @@ impl Router {
     /// ```
     /// use weftwork::prelude::*;
     ///
-    /// let users = Router::new().get("/users", |State(names): State<String>| names.clone()).state(String::from("ada"));
+    /// let users = Router::new().get("/users", |State(name): State<String>| name.to_string()).state(String::from("ada"));
     /// let site = Router::new().get("/", || "home").merge(users);
     /// # assert_eq!(weftwork::TestClient::new(site).get("/users").send().text(), "ada");
     /// ```
