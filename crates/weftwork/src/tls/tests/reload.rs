@@ -81,10 +81,11 @@ fn files_are_read_again_only_if_they_have_changed() {
 
 /// Kubernetes mounts a secret as links to files below `..data`, which is a link to a folder. A change makes a new folder
 /// and renames a new link over `..data`.
-fn mount(folder: &Path, version: &str, issued: &Issued) {
+fn mount(folder: &Path, version: &str, chain: &Issued, key: &Issued) {
     let new = folder.join(version);
     fs::create_dir(&new).unwrap();
-    write(&new, issued);
+    write(&new, chain);
+    fs::write(new.join("tls.key"), key.key()).unwrap();
     symlink(version, folder.join("..data_tmp")).unwrap();
     fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
 }
@@ -93,14 +94,14 @@ fn mount(folder: &Path, version: &str, issued: &Issued) {
 fn a_folder_that_kubernetes_switches_is_noticed_by_the_thread() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("root"));
     let [old, new, wrong] = [(); 3].map(|()| authority.issue("a.test"));
-    mount(folder.path(), "..2026_01", &old);
+    mount(folder.path(), "..2026_01", &old, &old);
     for file in ["tls.crt", "tls.key"] {
         symlink(format!("..data/{file}"), folder.path().join(file)).unwrap();
     }
     let live = live(&files(folder.path()));
     let served = || Session::new(&live, &client_of(&authority), "a.test").unwrap().certificate();
     let _watch = Watch::start(vec![live.clone()], Duration::from_millis(1)).unwrap();
-    mount(folder.path(), "..2026_02", &new);
+    mount(folder.path(), "..2026_02", &new, &new);
     fs::remove_dir_all(folder.path().join("..2026_01")).unwrap();
     let begun = Instant::now();
     while served() != new.der() {
@@ -108,8 +109,7 @@ fn a_folder_that_kubernetes_switches_is_noticed_by_the_thread() {
         std::thread::yield_now();
     }
     // A secret that is half of another one changes nothing.
-    mount(folder.path(), "..2026_03", &wrong);
-    fs::write(folder.path().join("..2026_03/tls.key"), old.key()).unwrap();
+    mount(folder.path(), "..2026_03", &wrong, &old);
     live.reload().unwrap_err();
     assert_eq!(served(), new.der());
 }
