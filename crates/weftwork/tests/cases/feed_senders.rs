@@ -1,4 +1,4 @@
-//! Tests that whoever fills a feed learns when there is room, when its client has gone, and can add trailers.
+//! Tests that the sender of a feed learns of room and of the end of its client, and adds trailers.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};

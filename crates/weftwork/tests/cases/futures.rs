@@ -176,15 +176,20 @@ fn a_future_is_polled_when_it_is_woken() {
     assert_eq!(shared.polls.load(Ordering::SeqCst), 9);
 }
 
-#[test]
-fn wake_ups_from_many_threads_lose_nothing() {
-    let (server, shared) = start();
-    let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(&server)).collect();
-    for client in &mut clients {
-        waits(client, &shared, "/pending");
+/// Ends the threads that wake, also if the test fails.
+struct Wakers<'a>(&'a AtomicBool);
+
+impl Drop for Wakers<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// Wakes from two threads, without a pause. After `polls` polls the futures are ready, and `then` runs.
+fn while_woken(shared: &Shared, polls: usize, then: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _wakers = Wakers(&is_over);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
@@ -192,12 +197,23 @@ fn wake_ups_from_many_threads_lose_nothing() {
                 }
             });
         }
-        eventually("they are polled often", || shared.polls.load(Ordering::SeqCst) > 500);
+        eventually("they are polled often", || shared.polls.load(Ordering::SeqCst) > polls);
         shared.is_ready.store(true, Ordering::SeqCst);
+        then();
+    });
+}
+
+#[test]
+fn wake_ups_from_many_threads_lose_nothing() {
+    let (server, shared) = start();
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(&server)).collect();
+    for client in &mut clients {
+        waits(client, &shared, "/pending");
+    }
+    while_woken(&shared, 500, || {
         for client in &mut clients {
             client.answer().is(200, "ready");
         }
-        is_over.store(true, Ordering::SeqCst);
     });
 }
 
@@ -390,20 +406,7 @@ fn wake_ups_from_many_threads_end_the_wait_of_a_request() {
     let (server, shared) = start();
     let mut client = Client::connect(&server);
     waits(&mut client, &shared, "/wait-on");
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::SeqCst) {
-                    shared.wake_all();
-                }
-            });
-        }
-        eventually("it is polled often", || shared.polls.load(Ordering::SeqCst) > 300);
-        shared.is_ready.store(true, Ordering::SeqCst);
-        client.answer().is(200, "ready");
-        is_over.store(true, Ordering::SeqCst);
-    });
+    while_woken(&shared, 300, || client.answer().is(200, "ready"));
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn the_end_of_the_client_does_not_cut_answers() {
 #[test]
 fn a_client_that_pipelines_without_end_does_not_keep_a_thread() {
     const CLIENTS: usize = 16;
-    // Enough to keep all clients busy while the other client is served. The clients of HTTP/2 write each of them anew.
+    // Enough to keep all clients busy while the other client is served. The clients of HTTP/2 translate each request.
     let requests = if over_http2::is_on() { 4_000 } else { 20_000 };
     if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
