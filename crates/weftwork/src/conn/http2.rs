@@ -70,9 +70,8 @@ pub(super) struct Http2Conn {
     budget: Budget,
     /// Bytes of the input that are no whole frame.
     part_bytes: usize,
-    /// A PING was sent, and nothing has arrived since.
-    is_pinged: bool,
-    pinged_at: Tick,
+    /// When a PING was sent, if nothing has arrived since.
+    pinged_at: Option<Tick>,
     /// A block of fields was written. The first one tells the client that the table is empty.
     has_written_block: bool,
     goaway: Goaway,
@@ -104,8 +103,7 @@ impl Conn {
             held: 0,
             budget: Budget::new(now.0),
             part_bytes: 0,
-            is_pinged: false,
-            pinged_at: Tick(0),
+            pinged_at: None,
             has_written_block: false,
             goaway: Goaway::default(),
             begun: now,

@@ -185,7 +185,7 @@ impl Http2Conn {
                 *start += used;
                 return Ok(None);
             }
-            (self.part_bytes, self.is_pinged) = (0, false);
+            (self.part_bytes, self.pinged_at) = (0, None);
             let price = self.budget.price(&frame);
             if price > 0 {
                 self.charge((&frame).into(), price, &to)?;

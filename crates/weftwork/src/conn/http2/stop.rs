@@ -226,12 +226,11 @@ impl Conn {
         if now < self.timer.deadline(&cx.settings) {
             return;
         }
-        if self.timer.kind == TimeoutKind::Heartbeat
-            && !(http2.is_pinged && now >= http2.pinged_at.after(PING_TIMEOUT))
-        {
-            if !std::mem::replace(&mut http2.is_pinged, true) {
+        let is_gone = http2.pinged_at.is_some_and(|at| now >= at.after(PING_TIMEOUT));
+        if self.timer.kind == TimeoutKind::Heartbeat && !is_gone {
+            if http2.pinged_at.is_none() {
                 Http2::write_ping(*b"life\r\n\r\n", output);
-                http2.pinged_at = now;
+                http2.pinged_at = Some(now);
             }
             self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
             return;
