@@ -63,9 +63,15 @@ impl Conn {
 
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
     pub(crate) fn note_progress(&mut self, now: Tick) {
+        self.note_arrived(0, now);
+    }
+
+    /// Counts bytes for the deadline of what is read: the request, or the body that outlives its handler.
+    #[inline(always)]
+    fn note_arrived(&mut self, count: usize, now: Tick) {
         match self.owned_body {
-            None => self.timer.advance(0, now),
-            Some(_) => self.note_body_read(0, now),
+            None => self.timer.advance(count, now),
+            Some(_) => self.note_body_read(count, now),
         }
     }
 
@@ -79,20 +85,14 @@ impl Conn {
                 // A short read has emptied the socket. The poller reports further bytes (epoll(7), edge-triggered).
                 self.read_ready = !self.stream.is_emptied(*count, space) || self.read_closed;
                 let count = self.stream.take_unreported(*count);
-                match self.owned_body {
-                    None => self.timer.advance(count, now),
-                    Some(_) => self.note_body_read(count, now),
-                }
+                self.note_arrived(count, now);
             }
             Err(error) if is_would_block(error) => {
                 self.read_ready = false;
                 // A part of a TLS record is progress too.
                 let count = self.stream.take_progress();
                 if count > 0 {
-                    match self.owned_body {
-                        None => self.timer.advance(count, now),
-                        Some(_) => self.note_body_read(count, now),
-                    }
+                    self.note_arrived(count, now);
                 }
             }
             Err(_) => {}
