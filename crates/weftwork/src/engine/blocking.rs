@@ -1,11 +1,10 @@
 //! Provides `blocking` and `sleep`, with which a handler announces a wait in every engine.
 
+use crate::message::thread_wakeup::ThreadWakeup;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use super::wait::Wakeup;
 
 /// A blocking operation that may run on another thread.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
@@ -17,7 +16,7 @@ pub(crate) trait BlockingHook {
     /// Waits this long.
     fn sleep(&self, duration: Duration);
     /// Waits until a future wants to be polled.
-    fn park(&self, wakeup: &Wakeup) {
+    fn park(&self, wakeup: &ThreadWakeup) {
         wakeup.park();
     }
 }

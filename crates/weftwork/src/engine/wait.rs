@@ -1,24 +1,15 @@
 //! Provides `wait`, with which a handler waits for a future in every engine.
 
 use std::future::{Future, poll_fn};
-#[cfg(feature = "fibers")]
-use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
-#[cfg(feature = "fibers")]
-use std::sync::OnceLock;
-#[cfg(feature = "fibers")]
-use std::sync::atomic::fence;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
 use super::blocking::hook;
+use crate::message::thread_wakeup::ThreadWakeup;
 use crate::message::{FeedClosed, FeedSender};
-#[cfg(feature = "fibers")]
-use crate::transport::wake_pipe::WakePipe;
 
 /// Waits for a future, and returns its output. The future is polled here. If it is not ready, the engine first
 /// makes sure that other requests go on. The future may borrow, and need not be `Send`.
@@ -48,7 +39,7 @@ use crate::transport::wake_pipe::WakePipe;
 /// ```
 pub fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let wakeup = Arc::new(Wakeup::here());
+    let wakeup = Arc::new(ThreadWakeup::new(None));
     let waker = Waker::from(wakeup.clone());
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -58,8 +49,7 @@ pub fn wait<F: Future>(future: F) -> F::Output {
             Some(hook) => hook.park(&wakeup),
             None => wakeup.park(),
         }
-        // A wake-up during the next poll asks for another one.
-        wakeup.is_woken.store(false, Ordering::SeqCst);
+        wakeup.clear();
     }
 }
 
@@ -103,74 +93,11 @@ impl FeedSender {
     }
 }
 
-/// What wakers change, on any thread and also during a poll.
-pub(crate) struct Wakeup {
-    is_woken: AtomicBool,
-    thread: Thread,
-    /// Wakes a fiber. Created before a fiber's first wait, as only pending futures need a pipe.
-    #[cfg(feature = "fibers")]
-    pipe: OnceLock<WakePipe>,
-}
-
-impl Wakeup {
-    fn here() -> Wakeup {
-        Wakeup {
-            is_woken: AtomicBool::new(false),
-            thread: thread::current(),
-            #[cfg(feature = "fibers")]
-            pipe: OnceLock::new(),
-        }
-    }
-
-    /// Blocks this thread until a waker is called.
-    pub(super) fn park(&self) {
-        while !self.is_woken.load(Ordering::SeqCst) {
-            thread::park();
-        }
-    }
-
-    /// Waits with a descriptor that is readable once a waker is called. Without one, blocks the thread.
-    #[cfg(feature = "fibers")]
-    pub(super) fn park_with(&self, wait_readable: impl Fn(BorrowedFd<'_>) -> std::io::Result<()>) {
-        if self.pipe.get().is_none()
-            && let Ok(pipe) = WakePipe::open()
-        {
-            let _ = self.pipe.set(pipe);
-            // Either the waker sees the pipe, or this thread sees the flag.
-            fence(Ordering::SeqCst);
-        }
-        let Some(pipe) = self.pipe.get() else { return self.park() };
-        // A waker that came before the pipe was there has set this.
-        while !self.is_woken.load(Ordering::SeqCst) {
-            if wait_readable(pipe.as_fd()).is_err() {
-                return self.park();
-            }
-            pipe.clear();
-        }
-    }
-}
-
-impl Wake for Wakeup {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.is_woken.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        self.thread.unpark();
-        #[cfg(feature = "fibers")]
-        fence(Ordering::SeqCst);
-        #[cfg(feature = "fibers")]
-        if let Some(pipe) = self.pipe.get() {
-            pipe.wake();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]

@@ -28,6 +28,7 @@ mod required_state;
 mod response;
 mod route_match;
 mod single_value;
+pub(crate) mod thread_wakeup;
 mod upgrade;
 mod wait;
 #[cfg(feature = "compression")]

@@ -6,67 +6,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
-use std::task::{self, Wake, Waker};
-use std::thread::{self, Thread};
+use std::sync::Arc;
+use std::task::{self, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::ConnExchange;
 use crate::conn::Readiness;
-use crate::message::{WaitError, WakeConn};
+use crate::message::WaitError;
+use crate::message::thread_wakeup::ThreadWakeup;
 use crate::transport::wake_pipe::WakePipe;
 use crate::transport::{Stream, Tick};
 
 /// Time after which a system without epoll looks whether the client has left.
 #[cfg(not(target_os = "linux"))]
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// What the wakers of a future change, on any thread and also during a poll.
-struct FutureWakeup {
-    is_woken: AtomicBool,
-    /// Readable after a wake-up. Created before the first wait, as only pending futures need it.
-    pipe: OnceLock<WakePipe>,
-    /// The loop of this thread, if it goes on meanwhile.
-    event_loop: Option<Arc<dyn WakeConn>>,
-    thread: Thread,
-}
-
-impl FutureWakeup {
-    fn pipe(&self) -> io::Result<&WakePipe> {
-        if self.pipe.get().is_none() {
-            let _ = self.pipe.set(WakePipe::open()?);
-            // Either the next look at `is_woken` sees a waker that came before the pipe, or the waker sees the pipe.
-            fence(Ordering::SeqCst);
-        }
-        self.pipe.get().ok_or_else(|| io::ErrorKind::Other.into())
-    }
-
-    fn is_woken(&self) -> bool {
-        self.is_woken.load(Ordering::SeqCst)
-    }
-}
-
-impl Wake for FutureWakeup {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.is_woken.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        if let Some(pipe) = self.pipe.get() {
-            pipe.wake();
-        }
-        if let Some(event_loop) = &self.event_loop {
-            // No connection has this key. The loop only ends its wait.
-            event_loop.wake(usize::MAX);
-        }
-        self.thread.unpark();
-    }
-}
 
 /// One descriptor that is readable after a wake-up, and when the client has left.
 #[cfg(target_os = "linux")]
@@ -122,25 +76,19 @@ impl ConnExchange<'_> {
         mut future: Pin<&mut dyn Future<Output = ()>>,
         deadline: Option<Instant>,
     ) -> Result<(), WaitError> {
-        let wakeup = Arc::new(FutureWakeup {
-            is_woken: AtomicBool::new(false),
-            pipe: OnceLock::new(),
-            event_loop: self.wait.event_loop(),
-            thread: thread::current(),
-        });
+        let wakeup = Arc::new(ThreadWakeup::new(self.wait.event_loop()));
         let waker = Waker::from(wakeup.clone());
         while future.as_mut().poll(&mut task::Context::from_waker(&waker)).is_pending() {
             match self.wait.is_simulated() {
                 true => self.park(&wakeup, deadline)?,
                 false => self.wait_for_wakeup(&wakeup, deadline)?,
             }
-            // A wake-up during the next poll asks for another one.
-            wakeup.is_woken.store(false, Ordering::SeqCst);
+            wakeup.clear();
         }
         Ok(())
     }
 
-    fn wait_for_wakeup(&self, wakeup: &FutureWakeup, deadline: Option<Instant>) -> Result<(), WaitError> {
+    fn wait_for_wakeup(&self, wakeup: &ThreadWakeup, deadline: Option<Instant>) -> Result<(), WaitError> {
         let until = deadline.map_or(Tick(u64::MAX), |deadline| self.cx.clock.at_last(deadline));
         let stream = &self.conn.stream;
         let opened = wakeup.pipe().and_then(|pipe| Ok((pipe, Either::open(pipe, stream)?)));
@@ -171,7 +119,7 @@ impl ConnExchange<'_> {
     }
 
     /// Waits in a test, whose clock does not move and whose client is on this thread.
-    fn park(&self, wakeup: &FutureWakeup, deadline: Option<Instant>) -> Result<(), WaitError> {
+    fn park(&self, wakeup: &ThreadWakeup, deadline: Option<Instant>) -> Result<(), WaitError> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(self.wait.moment()));
         let begun = Instant::now();
         while !wakeup.is_woken() {

@@ -16,8 +16,8 @@ use crate::engine::handoff::Ticket;
 use crate::engine::loops::LoopMessage;
 use crate::engine::thread_wait;
 use crate::engine::threads::ThreadState;
-use crate::engine::wait::Wakeup;
 use crate::message::Blocking;
+use crate::message::thread_wakeup::ThreadWakeup;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::events::Event;
@@ -305,7 +305,7 @@ impl BlockingHook for CurrentLoop {
         std::thread::sleep(duration);
     }
 
-    fn park(&self, wakeup: &Wakeup) {
+    fn park(&self, wakeup: &ThreadWakeup) {
         self.hand_off();
         wakeup.park();
     }

@@ -16,7 +16,7 @@ use crate::conn::{IoWait, Readiness};
 use crate::engine::blocking::{BlockingHook, Work};
 use crate::engine::thread_wait::{self, ThreadWait};
 use crate::engine::threads::THREAD_LIMITS;
-use crate::engine::wait::Wakeup;
+use crate::message::thread_wakeup::ThreadWakeup;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::log_queue::log_line;
@@ -180,7 +180,7 @@ impl BlockingHook for FiberBlocking {
         weftwork_fiber::sleep(duration);
     }
 
-    fn park(&self, wakeup: &Wakeup) {
+    fn park(&self, wakeup: &ThreadWakeup) {
         wakeup.park_with(|fd| weftwork_fiber::wait_readable(fd, None));
     }
 }
