@@ -388,7 +388,14 @@ fn a_client_that_does_not_answer_the_close_of_a_stop_gets_the_linger_time() {
     let server = chat.server;
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     for client in &mut clients {
-        assert_eq!(client.exactly(4), [0x88, 24, 1001_u16.to_be_bytes()[0], 1001_u16.to_be_bytes()[1]]);
+        let mut frame = client.exactly(2);
+        // On a slow host, the other client of the hub leaves before this client gets its close.
+        while frame == [0x81, 12] {
+            assert_eq!(client.exactly(12), b"one has left");
+            frame = client.exactly(2);
+        }
+        frame.extend(client.exactly(2));
+        assert_eq!(frame, [0x88, 24, 1001_u16.to_be_bytes()[0], 1001_u16.to_be_bytes()[1]]);
     }
     // Clients of both kinds notice nothing and continue.
     for client in clients.iter_mut().skip(1).step_by(2) {
