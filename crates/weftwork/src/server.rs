@@ -157,7 +157,8 @@ impl Server {
         ServerStatus::new(plan, &self.started)
     }
 
-    /// Starts the server and returns at once. The log names the addresses, at level info.
+    /// Starts the server and returns at once. The log names the addresses, at level info. Without a logger, stderr does
+    /// ([`stderr_log`](Settings::stderr_log)).
     ///
     /// # Errors
     /// A setting or variable is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
@@ -186,7 +187,7 @@ impl Server {
             listener.limit_unread(settings.write_timeout);
         }
         let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
-        let log = LogThread::start().map_err(refused)?;
+        let log = LogThread::start(settings.stderr_log).map_err(refused)?;
         let handler: Arc<dyn Handler> = match settings.hsts_max_age {
             Duration::ZERO => Arc::new(CaughtHandler::new(handler)),
             max_age => Arc::new(CaughtHandler::new(handler.with(Hsts::new(max_age)))),
@@ -207,7 +208,7 @@ impl Server {
             log_line!(Warn, "{caution}");
         }
         for address in status.addresses() {
-            log_line!(Info, "listening at {address}, engine {engine}");
+            log_line!(Start, "listening at {address}, engine {engine}");
         }
         if let Some(caution) = engine.caution() {
             log_line!(Info, "engine {engine}: {caution}");

@@ -192,6 +192,10 @@ settings! {
     /// Default: 30 s, when most clients and proxies have given up. When exceeded: a warning while the handler runs and
     /// another when it ends. The handler is not stopped. 0 disables the warnings.
     handler_warn_after: Duration = Duration::from_secs(30), "log handlers that take longer (0s: never)";
+    /// Whether stderr gets the addresses, the warnings and the errors if the program has installed no logger for the crate
+    /// [`log`]. Default: on, so that no error is lost. stderr belongs to the process, so a single server with `off` turns it
+    /// off for all. `weft` has a logger of its own.
+    stderr_log: bool = true, "addresses and errors go to stderr if the program has no logger (on, off)";
     /// Time budget of a request, measured from its arrival. A handler can read
     /// [`Request::deadline`](crate::Request::deadline) and is not stopped. Default: no limit (`0s`). When exceeded: a
     /// request that still waits for a thread gets 503. 0 disables the limit.

@@ -8,12 +8,12 @@ mod support;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::eventually;
+use support::{Client, eventually};
 use weftwork::{Request, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_STUCK_LOG";
@@ -46,12 +46,13 @@ impl log::Log for Log {
 /// A server in a process of its own, and its log.
 struct Served {
     child: Child,
-    said: BufReader<ChildStdout>,
+    said: BufReader<Box<dyn Read>>,
     address: String,
 }
 
 impl Served {
-    /// `role` is "stuck", "stuck, handlers are quick" (handlers log nothing there), "fine", or "fine, panics are logged".
+    /// `role` is "stuck", "stuck, handlers are quick" (handlers log nothing there), "fine", "fine, panics are logged", or
+    /// "no logger".
     fn start(role: &str) -> Served {
         Served::start_in("adaptive", role)
     }
@@ -64,8 +65,22 @@ impl Served {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "serves", "--nocapture"]).env(CHILD, role).env("WEFT_ENGINE", engine);
         change(&mut child);
-        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
+        let has_logger = role != "no logger";
+        let log = if has_logger {
+            child.stdout(Stdio::piped())
+        } else {
+            child.stdout(Stdio::null()).stderr(Stdio::piped())
+        };
+        let mut child = log.spawn().unwrap();
+        let said: Box<dyn Read> = match has_logger {
+            true => Box::new(child.stdout.take().unwrap()),
+            false => {
+                let stderr = child.stderr.take().unwrap();
+                rustix::pipe::fcntl_setpipe_size(&stderr, 4096).unwrap();
+                Box::new(stderr)
+            }
+        };
+        let said = BufReader::new(said);
         let mut served = Served { child, said, address: String::new() };
         let line = served.says(LISTENING);
         let address = line.split(LISTENING).nth(1).and_then(|rest| rest.split(',').next());
@@ -122,13 +137,15 @@ impl Drop for Served {
 #[test]
 fn serves() {
     let Ok(role) = std::env::var(CHILD) else { return };
-    let is_stuck = !role.starts_with("fine");
+    let is_stuck = role.starts_with("stuck");
     if role == "fine, panics are logged" {
         weftwork::log_panics();
     }
-    let log = Log { is_stuck, is_full: AtomicBool::new(false) };
-    log::set_logger(Box::leak(Box::new(log))).unwrap();
-    log::set_max_level(log::LevelFilter::Info);
+    if role != "no logger" {
+        let log = Log { is_stuck, is_full: AtomicBool::new(false) };
+        log::set_logger(Box::leak(Box::new(log))).unwrap();
+        log::set_max_level(log::LevelFilter::Info);
+    }
     let server = Server::bind("127.0.0.1:0").unwrap();
     let warn_after = if role == "stuck, handlers are quick" { LONG } else { Duration::from_millis(1) };
     let server = server.settings(|settings| settings.drain_timeout(LONG).handler_warn_after(warn_after));
@@ -256,4 +273,62 @@ fn a_working_log_gets_both_lines_in_order() {
     let (status, rest) = served.ends(|_| {});
     let (stopping, stopped) = (rest.find("stopping: "), rest.find("stopped in "));
     assert!(status.success() && stopping.is_some() && stopping < stopped, "{status} {rest}");
+}
+
+/// The address is on stderr, or the start of the server would fail here.
+#[test]
+fn without_a_logger_stderr_has_the_address_and_the_errors() {
+    let mut served = Served::start("no logger");
+    is_answered(&mut served.ask("/fail"), "500");
+    let line = served.says("a handler failed");
+    assert!(line.starts_with("weftwork: error: a handler failed at GET /fail: as asked ("), "{line}");
+    let mut bad = TcpStream::connect(&served.address).unwrap();
+    bad.write_all(b"bad\r\n\r\n").unwrap();
+    is_answered(&mut bad, "400");
+    served.signal();
+    let (status, rest) = served.ends(|_| {});
+    assert!(status.success() && rest.is_empty(), "{status} {rest}");
+}
+
+#[test]
+fn without_a_logger_a_stderr_that_is_not_read_holds_up_no_request() {
+    for engine in support::ENGINES.iter().map(ToString::to_string) {
+        let served = Served::start_in(&engine, "no logger");
+        // Many times what fits into the pipe.
+        for _ in 0..200 {
+            is_answered(&mut served.ask("/fail"), "500");
+        }
+        is_answered(&mut served.ask("/"), "200");
+        served.signal();
+        let (status, rest) = served.ends(|_| {});
+        let lines = rest.lines().filter(|line| line.contains("a handler failed")).count();
+        assert!(status.success() && (1..200).contains(&lines), "{engine}: {status}, {lines} lines");
+    }
+}
+
+#[test]
+fn one_server_can_turn_stderr_off_for_all() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "fails_in_silence_and_then_aloud", "--nocapture"]).env(CHILD, "silent");
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("a handler failed at GET /aloud: as asked"), "{said}");
+}
+
+/// The process of the test above runs it. It does nothing by itself.
+#[test]
+fn fails_in_silence_and_then_aloud() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let start = |stderr_log| {
+        let server = Server::bind("127.0.0.1:0").unwrap().settings(|s| s.stderr_log(stderr_log));
+        let fails = |_: &mut Request| -> weftwork::Result<()> { Err(std::io::Error::other("as asked"))? };
+        server.start(fails).unwrap()
+    };
+    let (silent, aloud) = (start(false), start(true));
+    assert_eq!(Client::connect(&aloud).get("/silent").status, 500);
+    drop(silent);
+    assert_eq!(Client::connect(&aloud).get("/aloud").status, 500);
 }

@@ -3,16 +3,19 @@
 //! If nothing reads the output of a log, the logger waits. Lines of loops, of the monitor and of pool threads therefore
 //! go through a bounded queue. A line that does not fit is dropped and counted, at every level. While no server runs,
 //! nothing can be held up, and a line is written by the thread that has it.
+//!
+//! If the program has no logger, the lines for the operator go to stderr while a server runs: errors, warnings, and the
+//! addresses.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use log::{Level, Record};
+use log::{Level, LevelFilter, Record};
 
 use crate::message::drop_caught::caught;
 
@@ -23,12 +26,17 @@ const BYTES_MAX: usize = 1 << 20;
 /// Time to write the lines that are left when the last server ends. A slow log writes them within that time.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Logs a line at a level of [`log::Level`], without a wait for the logger.
+/// Logs a line at a level of [`log::Level`], without a wait for the logger. `Start` is `Info` for the operator.
 macro_rules! log_line {
+    (Start, $($line:tt)+) => { log_line!(@ Info, true, $($line)+) };
     ($level:ident, $($line:tt)+) => {
+        log_line!(@ $level, matches!(log::Level::$level, log::Level::Error | log::Level::Warn), $($line)+)
+    };
+    (@ $level:ident, $is_for_operator:expr, $($line:tt)+) => {
         $crate::transport::log_queue::submit(
             $crate::transport::log_queue::Origin {
                 level: log::Level::$level,
+                is_for_operator: $is_for_operator,
                 module: module_path!(),
                 file: file!(),
                 line: line!(),
@@ -43,6 +51,8 @@ pub(crate) use log_line;
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) level: Level,
+    /// Whether the line goes to stderr if the program has no logger.
+    pub(crate) is_for_operator: bool,
     pub(crate) module: &'static str,
     pub(crate) file: &'static str,
     pub(crate) line: u32,
@@ -62,6 +72,8 @@ struct State {
     dropped: u64,
     /// Servers that need the thread.
     servers: usize,
+    /// Servers whose setting `stderr_log` is off.
+    silent_servers: usize,
     has_thread: bool,
 }
 
@@ -79,28 +91,28 @@ static QUEUE: LogQueue = LogQueue::new();
 
 /// Keeps the logging thread while a server runs. The last one to be dropped waits half a second for the queued lines.
 #[derive(Debug)]
-pub(crate) struct LogThread(());
+pub(crate) struct LogThread {
+    is_silent: bool,
+}
 
 impl LogThread {
-    /// Starts the thread, unless it runs.
+    /// Starts the thread, unless it runs. `stderr_log` is the setting.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn start() -> io::Result<LogThread> {
+    pub(crate) fn start(stderr_log: bool) -> io::Result<LogThread> {
         let mut state = QUEUE.lock();
         if !state.has_thread {
             Builder::new().name("weft-log".into()).spawn(|| QUEUE.write_lines(write))?;
             state.has_thread = true;
         }
-        state.servers += 1;
-        Ok(LogThread(()))
+        Ok(state.counted(!stderr_log))
     }
 }
 
 impl Clone for LogThread {
     fn clone(&self) -> LogThread {
-        QUEUE.lock().servers += 1;
-        LogThread(())
+        QUEUE.lock().counted(self.is_silent)
     }
 }
 
@@ -108,6 +120,7 @@ impl Drop for LogThread {
     fn drop(&mut self) {
         let mut state = QUEUE.lock();
         state.servers -= 1;
+        state.silent_servers -= usize::from(self.is_silent);
         if state.servers == 0 {
             QUEUE.submitted.notify_one();
             // If the log is stuck, its thread is left behind.
@@ -127,9 +140,20 @@ pub(crate) fn is_enabled(level: Level) -> bool {
     level <= log::STATIC_MAX_LEVEL && level <= log::max_level()
 }
 
+/// Returns whether the program has installed a logger. `log` does not tell, but its own logger, which does nothing, has no
+/// size, and nothing has set a level for it.
+fn has_logger() -> bool {
+    log::max_level() != LevelFilter::Off || size_of_val(log::logger()) > 0
+}
+
+#[cold]
+fn writes_to_stderr(level: Level) -> bool {
+    level <= log::STATIC_MAX_LEVEL && !has_logger() && QUEUE.lock().writes_to_stderr()
+}
+
 /// Logs a line: see [`log_line`].
 pub(crate) fn submit(origin: Origin, text: fmt::Arguments<'_>) {
-    if is_enabled(origin.level) {
+    if is_enabled(origin.level) || (origin.is_for_operator && writes_to_stderr(origin.level)) {
         QUEUE.submit(Line { origin, text: formatted(text), dropped: 0 });
     }
 }
@@ -143,11 +167,25 @@ fn formatted(text: fmt::Arguments<'_>) -> String {
     line
 }
 
+impl State {
+    fn counted(&mut self, is_silent: bool) -> LogThread {
+        self.servers += 1;
+        self.silent_servers += usize::from(is_silent);
+        LogThread { is_silent }
+    }
+
+    /// One server that is told to be silent is enough, because stderr belongs to the process.
+    fn writes_to_stderr(&self) -> bool {
+        self.servers > 0 && self.silent_servers == 0
+    }
+}
+
 impl LogQueue {
     const fn new() -> LogQueue {
         let lines = VecDeque::new();
+        let state = State { lines, bytes: 0, dropped: 0, servers: 0, silent_servers: 0, has_thread: false };
         LogQueue {
-            state: Mutex::new(State { lines, bytes: 0, dropped: 0, servers: 0, has_thread: false }),
+            state: Mutex::new(state),
             submitted: Condvar::new(),
             ended: Condvar::new(),
             dropped: AtomicU64::new(0),
@@ -204,24 +242,45 @@ impl LogQueue {
 }
 
 fn report_dropped(lines: u64, write: &mut impl FnMut(Origin, fmt::Arguments<'_>)) {
-    let origin = Origin { level: Level::Warn, module: module_path!(), file: file!(), line: line!() };
+    let origin = Origin {
+        level: Level::Warn,
+        is_for_operator: true,
+        module: module_path!(),
+        file: file!(),
+        line: line!(),
+    };
     write(origin, format_args!("{lines} log lines were dropped here, because the log took too long"));
 }
 
-/// Calls the logger. A logger that panics loses the line, and nothing can report that.
+/// Calls the logger, or writes to stderr without it. A logger that panics loses the line, and nothing can report that.
 fn write(origin: Origin, text: fmt::Arguments<'_>) {
-    let Origin { level, module, file, line } = origin;
+    if !has_logger() {
+        return write_to_stderr(origin.level, text);
+    }
+    let Origin { level, module, file, line, .. } = origin;
     let mut record = Record::builder();
     record.level(level).target(module).module_path_static(Some(module));
     let record = record.file_static(Some(file)).line(Some(line)).args(text).build();
     caught(|| log::logger().log(&record), |_| ());
 }
 
+/// Writes a line at once, so that lines of other programs do not split it. stderr may be closed.
+fn write_to_stderr(level: Level, text: fmt::Arguments<'_>) {
+    let level = match level {
+        Level::Error => "error: ",
+        Level::Warn => "warning: ",
+        _ => "",
+    };
+    let line = format!("weftwork: {level}{text}\n");
+    _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ORIGIN: Origin = Origin { level: Level::Info, module: "here", file: "log_queue.rs", line: 1 };
+    const ORIGIN: Origin =
+        Origin { level: Level::Info, is_for_operator: false, module: "here", file: "log_queue.rs", line: 1 };
 
     fn queue_with(texts: impl IntoIterator<Item = String>) -> LogQueue {
         let queue = LogQueue::new();
