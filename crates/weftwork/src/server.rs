@@ -7,6 +7,7 @@ mod caught_handler;
 mod dashboard;
 mod environment;
 mod hsts;
+mod problems;
 mod process;
 #[cfg(feature = "_tls")]
 mod redirect;
@@ -27,7 +28,7 @@ use crate::app::extract::IntoHandler;
 use crate::app::middleware::HandlerExt;
 use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
-use crate::message::Handler;
+use crate::message::{Handler, ProblemShape};
 use crate::settings::Settings;
 use crate::shutdown::{LeakReport, ShutdownReport};
 pub use crate::transport::address::Address;
@@ -81,6 +82,7 @@ pub struct Server {
     started: Slot,
     reload_hooks: ReloadHooks,
     tls: ServerTls,
+    problems: Option<ProblemShape>,
 }
 
 impl Server {
@@ -167,6 +169,7 @@ impl Server {
         let status = self.status();
         let engine = status.engine();
         let Server { mut listeners, mut settings, admin, invalid_variable, mut reload_hooks, tls, .. } = self;
+        let problems = self.problems;
         #[cfg(feature = "_tls")]
         let redirect = self.redirect;
         invalid_variable.map_or(Ok(()), Err)?;
@@ -188,17 +191,15 @@ impl Server {
         }
         let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
         let log = LogThread::start(settings.stderr_log).map_err(refused)?;
-        let handler: Arc<dyn Handler> = match settings.hsts_max_age {
-            Duration::ZERO => Arc::new(CaughtHandler::new(handler)),
-            max_age => Arc::new(CaughtHandler::new(handler.with(Hsts::new(max_age)))),
-        };
+        let handler = wrapped(handler, problems.clone(), settings.hsts_max_age);
         #[cfg(feature = "_tls")]
         let handler = tls.answer_challenges(handler);
         #[cfg(feature = "_tls")]
         let redirect = redirect::start(redirect, &listeners, &settings, &tls)?;
         #[cfg(feature = "_tls")]
         let tls = tls.start_acme(&listeners, redirect.is_some())?;
-        let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
+        let cx =
+            Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()).with_problems(problems));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
         let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
             cx.enter(Stage::Closing);
@@ -416,6 +417,25 @@ impl fmt::Debug for Running {
             .field("engine", &self.engine())
             .field("addresses", &self.addresses())
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns the handler with the wrappers that the server adds.
+fn wrapped(
+    handler: impl Handler,
+    problems: Option<ProblemShape>,
+    hsts_max_age: Duration,
+) -> Arc<dyn Handler> {
+    match problems {
+        Some(shape) => with_hsts(handler.with(shape), hsts_max_age),
+        None => with_hsts(handler, hsts_max_age),
+    }
+}
+
+fn with_hsts(handler: impl Handler, max_age: Duration) -> Arc<dyn Handler> {
+    match max_age {
+        Duration::ZERO => Arc::new(CaughtHandler::new(handler)),
+        max_age => Arc::new(CaughtHandler::new(handler.with(Hsts::new(max_age)))),
     }
 }
 

@@ -73,6 +73,8 @@ macro_rules! every_engine {
             mod persistence;
             mod phases;
             mod pipelining;
+            #[cfg(feature = "json")]
+            mod problems;
             mod proxies;
             mod rfc9110;
             mod rfc9112_bodies;

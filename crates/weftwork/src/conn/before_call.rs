@@ -37,8 +37,9 @@ impl Conn {
         self.note_panic("a handler", &*panic);
         drop_payload(panic);
         self.observe_refusal("panic", cx);
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).to_json(), cx);
+        let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR);
+        let json = problem.to_json();
+        self.write_refusal(problem, &PROBLEM_JSON, &json, cx);
         None
     }
 }

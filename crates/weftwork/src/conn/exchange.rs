@@ -25,9 +25,7 @@ use crate::error::{Error, ErrorClass, OneLine};
 use crate::message::body::Quota;
 use crate::message::exchange::Exchange;
 use crate::message::observer::ResponseEnd;
-use crate::message::{
-    BodyPart, Handler, Payload, Request, RequestLine, Response, SERVER_ERROR, is_proxy_in_use,
-};
+use crate::message::{BodyPart, Handler, Payload, Request, RequestLine, Response, is_proxy_in_use};
 use crate::transport::context::Context;
 use crate::transport::deadlines::PeerTimer;
 use crate::transport::events::ConnState;
@@ -273,7 +271,11 @@ impl<'a> ConnExchange<'a> {
         self.conn.timer.resume(now);
         if self.conn.http.is_connect() {
             let is_extended = self.target().method() != Method::CONNECT;
-            long_lived::refuse_without_tunnel(response, self.conn.is_stream(), is_extended);
+            if long_lived::refuse_without_tunnel(response, self.conn.is_stream(), is_extended) {
+                let close = response.close;
+                *response = self.in_shape(std::mem::take(response));
+                response.close |= close;
+            }
         }
         response.close |= self.is_last_response() || now >= self.conn.expires;
         let copied = match &response.payload {
@@ -402,16 +404,30 @@ impl<'a> ConnExchange<'a> {
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (line, id, why) = (self.target(), self.id_for_log(), OneLine(why));
         log_line!(Error, "a response could not be written at {line}, 500 is sent instead: {why}{id}");
-        let response = self.last_of(Response::server_error()).in_place_of(meant);
-        let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
+        let response = self.in_shape(Response::server_error());
+        let response = self.last_of(response).in_place_of(meant);
+        let body = response.body().map_or(&[][..], |body| body);
+        let head = head_of(&response, BodyLength::Exact(body.len() as u64));
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
-        let written = self.conn.http.write_response(&head, SERVER_ERROR, date, output);
+        let written = self.conn.http.write_response(&head, body, date, output);
         // The fields of that response may be why it cannot be written.
         let bare = ResponseHead { fields: &[], ..head };
-        let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
-        self.conn.note_whole(response.status, SERVER_ERROR.len());
+        let written = written.or_else(|_| self.conn.http.write_response(&bare, body, date, output));
+        self.conn.note_whole(response.status, body.len());
         written.map_err(io::Error::other)
+    }
+
+    /// Returns a response that replaces that of the handler, in the shape of the user.
+    #[cold]
+    fn in_shape(&mut self, response: Response) -> Response {
+        let cx = self.cx;
+        let Some((shape, problem)) = cx.problems.as_ref().zip(response.problem()) else { return response };
+        match self.left {
+            // The buffer holds the next request.
+            Some(_) => shape.whole(&problem, None),
+            None => shape.whole(&problem, Some(&Request::new(self))),
+        }
     }
 
     /// Makes a response the last one of its connection, after an error. A request of HTTP/2 has no connection of its own, and

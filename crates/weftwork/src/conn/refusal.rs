@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
 use crate::error::OneLine;
 use crate::message::observer::ResponseEnd;
-use crate::message::{PROBLEM_JSON, Problem};
+use crate::message::{PROBLEM_JSON, Problem, Response};
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{AbandonReason, Event, Rule, ShedReason};
@@ -233,13 +233,15 @@ impl Conn {
     fn refuse_request(&mut self, detail: &str, note: &str, cx: &Context) {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         self.note_refusal(status, detail, note, cx);
-        self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).detail(detail).to_json(), cx);
+        let problem = Problem::new(status).detail(detail);
+        let json = problem.to_json();
+        self.write_refusal(problem, &PROBLEM_JSON, &json, cx);
     }
 
     /// Rejects an incomplete request. The client gets `said`, and the log gets `note` as well, which names the setting.
     pub(super) fn refuse(&mut self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
         self.note_refusal(status, detail, note, cx);
-        self.write_refusal(status, &TEXT, &format!("{detail}\n"), cx);
+        self.write_refusal(Problem::new(status).detail(detail), &TEXT, &format!("{detail}\n"), cx);
     }
 
     fn note_refusal(&self, status: StatusCode, detail: &str, note: &str, cx: &Context) {
@@ -251,10 +253,11 @@ impl Conn {
         }
     }
 
-    /// Writes a refusal. Later bytes of the peer are never read as a request.
+    /// Writes a refusal: `text`, or the response that the user makes of the problem. Later bytes of the peer are never read as
+    /// a request.
     pub(super) fn write_refusal(
         &mut self,
-        status: StatusCode,
+        problem: Problem,
         content_type: &HeaderValue,
         text: &str,
         cx: &Context,
@@ -262,24 +265,42 @@ impl Conn {
         if self.has_no_session() {
             return self.write_alert();
         }
-        let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
-        let head = ResponseHead {
-            status,
-            content_type: Some(content_type),
-            fields: if status == StatusCode::SERVICE_UNAVAILABLE { &retry } else { &[] },
-            length: BodyLength::Exact(text.len() as u64),
-            close: !self.is_stream(),
-        };
-        let output = &mut self.buffers.get_or_insert_default().output;
         self.http.close_after();
-        let written = (self.http.write_head(&head, &cx.date(), output))
-            .and_then(|()| self.http.write_body(text.as_bytes(), output))
-            .and_then(|()| self.http.finish(&[], output));
-        if let Err(misuse) = written {
-            log_line!(Error, "a refusal could not be written: {misuse}");
+        let (is_busy, status) = (problem.status() == StatusCode::SERVICE_UNAVAILABLE, problem.status());
+        let problem = if is_busy { problem.with_header(header::RETRY_AFTER, RETRY_AFTER) } else { problem };
+        let shaped = cx.problems.as_ref().map(|shape| shape.whole(&problem, None));
+        let is_written = shaped.is_some_and(|shaped| {
+            let Response { status, content_type, fields, .. } = &shaped;
+            let body = shaped.body().map_or(&[][..], |body| body);
+            self.write_whole_refusal(*status, content_type.as_ref(), fields, body, cx)
+        });
+        if !is_written {
+            let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
+            let fields = if is_busy { &retry[..] } else { &[] };
+            self.write_whole_refusal(status, Some(content_type), fields, text.as_bytes(), cx);
         }
-        self.note_whole(status, text.len());
         self.phase = Phase::Send(After::Linger);
+    }
+
+    fn write_whole_refusal(
+        &mut self,
+        status: StatusCode,
+        content_type: Option<&HeaderValue>,
+        fields: &[(HeaderName, HeaderValue)],
+        body: &[u8],
+        cx: &Context,
+    ) -> bool {
+        let (length, close) = (BodyLength::Exact(body.len() as u64), !self.is_stream());
+        let head = ResponseHead { status, content_type, fields, length, close };
+        let output = &mut self.buffers.get_or_insert_default().output;
+        let written = (self.http.write_head(&head, &cx.date(), output))
+            .and_then(|()| self.http.write_body(body, output))
+            .and_then(|()| self.http.finish(&[], output));
+        match written {
+            Ok(_) => self.note_whole(status, body.len()),
+            Err(misuse) => log_line!(Error, "a refusal could not be written: {misuse}"),
+        }
+        written.is_ok()
     }
 }
 

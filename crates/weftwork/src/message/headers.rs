@@ -1,7 +1,7 @@
 //! Reading and changing the headers and body of a finished response.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
@@ -63,6 +63,13 @@ where
     }
 }
 
+/// Joins the values of two responses. A problem is that of the first one, which is sent.
+fn joined(own: Extensions, mut others: Extensions) -> Extensions {
+    others.remove::<Problem>();
+    others.extend(own);
+    others
+}
+
 /// Methods for middleware, which gets a response from another handler.
 impl Response {
     /// Replaces the status. A response with an error of the server ([`Response::error`]) does not become a success.
@@ -74,7 +81,9 @@ impl Response {
         // A new status makes this a response of the handler. The problem that was there describes a 404.
         let is_error = status.is_client_error() || status.is_server_error();
         if std::mem::take(&mut self.declined) && is_error && self.content_type == Some(PROBLEM_JSON) {
-            self.payload = Problem::new(status).into_response().payload;
+            let made = Problem::new(status).into_response();
+            self.payload = made.payload;
+            self.extensions.extend(made.extensions);
         }
     }
 
@@ -229,14 +238,52 @@ impl Response {
         self.body_bytes().is_none()
     }
 
-    /// Replaces the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error).
+    /// Returns the values that handlers and middleware pass to outer middleware. They are not sent. A
+    /// [`problem`](Response::problem) is among them.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// #[derive(Clone)]
+    /// struct Rows(usize);
+    ///
+    /// fn list(_: &mut Request) -> Response {
+    ///     let mut response = text("tea\n");
+    ///     response.extensions_mut().insert(Rows(1));
+    ///     response
+    /// }
+    /// fn counted(req: &mut Request, next: Next) -> Response {
+    ///     let response = next.run(req);
+    ///     let rows = response.extensions().get().map_or(0, |Rows(rows)| *rows);
+    ///     response.with_header("x-rows", rows)
+    /// }
+    /// let answer = weftwork::TestClient::new(list.with(counted)).get("/").send();
+    /// assert_eq!(answer.header("x-rows"), Some("1"));
+    /// ```
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Returns the [`extensions`](Response::extensions) to change them.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
+    }
+
+    /// Replaces the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error). Its
+    /// [`problem`](Response::problem) goes, because the body no longer reports it.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
-        self.remove_header(header::CONTENT_LENGTH);
         self.declined = false;
+        self.extensions.remove::<Problem>();
+        self.with_coded_body(body.into())
+    }
+
+    /// Replaces the body by the same one in another coding.
+    pub(crate) fn with_coded_body(mut self, body: Bytes) -> Response {
+        self.remove_header(header::CONTENT_LENGTH);
         match &mut self.payload {
-            Payload::HandlerError(failed) => failed.body = body.into(),
-            payload => *payload = Payload::Bytes(body.into()),
+            Payload::HandlerError(failed) => failed.body = body,
+            payload => *payload = Payload::Bytes(body),
         }
         self
     }
@@ -255,6 +302,7 @@ impl Response {
         };
         let kept: Vec<_> = meant.fields.into_iter().filter(|(name, _)| !goes(name)).collect();
         self.fields.extend(kept);
+        self.extensions = joined(self.extensions, meant.extensions);
         self
     }
 
@@ -269,13 +317,16 @@ impl Response {
             }
         }
         self.close |= placeholder.close;
+        self.extensions = joined(self.extensions, placeholder.extensions);
         self
     }
 
-    /// Removes the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error).
+    /// Removes the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error), but not its
+    /// [`problem`](Response::problem).
     #[must_use]
     pub fn without_body(mut self) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
+        self.extensions.remove::<Problem>();
         match &mut self.payload {
             Payload::HandlerError(failed) => failed.body = Bytes::new(),
             payload => *payload = Payload::Empty,

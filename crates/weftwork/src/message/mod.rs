@@ -23,6 +23,7 @@ pub(crate) mod observer;
 pub(crate) mod owned_body;
 mod pending_future;
 mod problem;
+mod problem_shape;
 mod request;
 mod required_state;
 mod response;
@@ -48,8 +49,11 @@ pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
 pub use owned_body::OwnedBody;
+pub(crate) use problem::PROBLEM_JSON;
 pub use problem::Problem;
-pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
+#[cfg(test)]
+pub(crate) use problem::SERVER_ERROR;
+pub(crate) use problem_shape::ProblemShape;
 pub use request::Request;
 pub use required_state::RequiredState;
 pub use response::{Response, html, text};

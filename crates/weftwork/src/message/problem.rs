@@ -186,6 +186,19 @@ impl Problem {
         out
     }
 
+    fn not_found() -> Problem {
+        Problem::new(StatusCode::NOT_FOUND).detail("there is nothing here")
+    }
+
+    fn with_json_body(self, json: Bytes) -> Response {
+        let response = Response::with_bytes(json, PROBLEM_JSON).with_status(self.0.status);
+        let fields = self.0.fields.iter().cloned();
+        let mut response =
+            fields.fold(response, |response, (name, value)| response.with_appended_header(name, value));
+        response.extensions.insert(self);
+        response
+    }
+
     fn heading(&self) -> &str {
         self.0.title.as_deref().or(self.0.status.canonical_reason()).unwrap_or("Problem")
     }
@@ -193,23 +206,53 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let response = Response::with_bytes(self.to_json().into(), PROBLEM_JSON).with_status(self.0.status);
-        let fields = self.0.fields.into_iter();
-        fields.fold(response, |response, (name, value)| response.with_appended_header(name, value))
+        let json = self.to_json();
+        self.with_json_body(json.into())
     }
 }
 
 impl Response {
     /// Returns 404, for cases without more information.
     pub(super) fn not_found() -> Response {
+        Problem::not_found().with_json_body(Bytes::from_static(NOT_FOUND))
+    }
+
+    /// Returns 404 without a problem in its extensions, which would be allocated.
+    pub(super) fn declined() -> Response {
         let response = Response::with_bytes(Bytes::from_static(NOT_FOUND), PROBLEM_JSON);
-        Response { status: StatusCode::NOT_FOUND, ..response }
+        Response { status: StatusCode::NOT_FOUND, declined: true, ..response }
+    }
+
+    /// Returns the problem that this response reports, if its body was not replaced since. It is also in the
+    /// [`extensions`](Response::extensions), unless the response is [declined](Response::decline). Middleware can read why
+    /// the library has rejected a request, without parsing the body.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn with_code(req: &mut Request, next: Next) -> Response {
+    ///     let response = next.run(req);
+    ///     match response.problem() {
+    ///         Some(problem) => response.with_header("x-error", problem.to_string()),
+    ///         None => response,
+    ///     }
+    /// }
+    /// let site = Router::new().get("/", || "home").with(with_code);
+    /// let answer = weftwork::TestClient::new(site).get("/lost").send();
+    /// assert_eq!(answer.header("x-error"), Some("there is nothing here"));
+    /// ```
+    pub fn problem(&self) -> Option<Problem> {
+        match self.declined {
+            true => Some(Problem::not_found()),
+            false => self.extensions.get().cloned(),
+        }
     }
 
     /// Returns 500, which is the same for all errors of the server.
     pub(crate) fn server_error() -> Response {
-        let response = Response::with_bytes(Bytes::from_static(SERVER_ERROR), PROBLEM_JSON);
-        Response { status: StatusCode::INTERNAL_SERVER_ERROR, ..response }
+        let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR);
+        let problem = problem.detail("something went wrong on the server");
+        problem.with_json_body(Bytes::from_static(SERVER_ERROR))
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{Extensions, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::deferred::Deferred;
@@ -101,6 +101,7 @@ pub struct Response {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) payload: Payload,
+    pub(crate) extensions: Extensions,
     pub(crate) close: bool,
     pub(crate) declined: bool,
 }
@@ -123,6 +124,7 @@ impl Response {
             content_type: None,
             fields: Vec::new(),
             payload: Payload::Empty,
+            extensions: Extensions::new(),
             close: false,
             declined: false,
         }
@@ -131,7 +133,7 @@ impl Response {
     /// Passes the request on. A router tries the next handler that matches the path, then its fallback. If there is no
     /// other handler, the response is 404 with a [`Problem`](crate::Problem).
     pub fn decline() -> Response {
-        Response { declined: true, ..Response::not_found() }
+        Response::declined()
     }
 
     /// Returns 200 with `text/plain; charset=utf-8`.
@@ -156,6 +158,7 @@ impl Response {
             content_type: Some(content_type),
             fields: Vec::new(),
             payload: Payload::Bytes(bytes),
+            extensions: Extensions::new(),
             close: false,
             declined: false,
         }

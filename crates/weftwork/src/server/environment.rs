@@ -23,6 +23,7 @@ impl Server {
             started: Slot::default(),
             reload_hooks: ReloadHooks::default(),
             tls: ServerTls::default(),
+            problems: None,
         };
         server.take_environment(engine, settings);
         server

@@ -19,7 +19,7 @@ use super::response::{NoResponse, TestResponse, take_response};
 use super::secured::Secured;
 use crate::conn::{Call, Conn, Flushed, IoWait, Readiness, Step};
 use crate::engine::{BlockingHook, Work, enter};
-use crate::message::Handler;
+use crate::message::{Handler, ProblemShape};
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{Duplex, is_would_block};
@@ -33,8 +33,12 @@ pub(super) struct TestServer {
 }
 
 impl TestServer {
-    pub(super) fn new(handler: Arc<dyn Handler>, settings: Settings) -> io::Result<TestServer> {
-        let cx = Context::new(settings)?.of(handler.clone());
+    pub(super) fn new(
+        handler: Arc<dyn Handler>,
+        settings: Settings,
+        problems: Option<ProblemShape>,
+    ) -> io::Result<TestServer> {
+        let cx = Context::new(settings)?.of(handler.clone()).with_problems(problems);
         Ok(TestServer { handler, cx, clock: Arc::default() })
     }
 

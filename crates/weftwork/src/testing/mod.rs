@@ -24,7 +24,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, StatusCode};
 
 pub use connection::TestConnection;
 use connection::TestServer;
@@ -41,7 +41,8 @@ use secured::Secured;
 pub use websocket::TestWebSocket;
 
 use crate::app::extract::IntoHandler;
-use crate::message::Handler;
+use crate::app::middleware::HandlerExt;
+use crate::message::{Handler, IntoResponse, Problem, ProblemShape, Request};
 use crate::server::check_states;
 use crate::settings::Settings;
 use crate::transport::events::ServerStats;
@@ -93,7 +94,7 @@ impl TestClient {
         if let Err(error) = handler.check().and_then(|()| check_states(&handler)) {
             panic!("{error}");
         }
-        TestClient::start(Arc::new(handler), Settings::default())
+        TestClient::start(Arc::new(handler), Settings::default(), None)
     }
 
     /// Changes settings. The clock and the counters restart.
@@ -117,8 +118,26 @@ impl TestClient {
         if let Err(error) = settings.check() {
             panic!("{error}");
         }
-        let TestClient { server, peer, cookies, secured, is_http2, .. } = self;
-        TestClient { peer, cookies, secured, is_http2, ..TestClient::start(server.handler.clone(), settings) }
+        let problems = self.server.cx.problems.clone();
+        let server = TestClient::start(self.server.handler.clone(), settings, problems);
+        TestClient { server: server.server, connection: None, http2: None, ..self }
+    }
+
+    /// Sets the shape of the responses that the library makes itself. See [`Server::problems`](crate::Server::problems). The
+    /// clock and the counters restart.
+    ///
+    /// # Panics
+    /// Panics if the process has no descriptor left.
+    #[must_use]
+    #[track_caller]
+    pub fn problems<R: IntoResponse>(
+        self,
+        shape: impl Fn(StatusCode, &Problem, Option<&Request<'_>>) -> R + Send + Sync + 'static,
+    ) -> TestClient {
+        let (shape, settings) = (ProblemShape::new(shape), self.server.cx.settings.clone());
+        let handler = Arc::new(self.server.handler.clone().with(shape.clone()));
+        let server = TestClient::start(handler, settings, Some(shape));
+        TestClient { server: server.server, connection: None, http2: None, ..self }
     }
 
     /// Stores the cookies of responses and sends them back as a browser does. The `Path` counts, and so does
@@ -145,8 +164,8 @@ impl TestClient {
     }
 
     #[track_caller]
-    fn start(handler: Arc<dyn Handler>, settings: Settings) -> TestClient {
-        let server = match TestServer::new(handler, settings) {
+    fn start(handler: Arc<dyn Handler>, settings: Settings, problems: Option<ProblemShape>) -> TestClient {
+        let server = match TestServer::new(handler, settings, problems) {
             Ok(server) => Arc::new(server),
             Err(error) => panic!("cannot create a test client: {error}"),
         };

@@ -17,7 +17,7 @@ use super::system;
 use super::watchdog::Watchdog;
 use crate::message::drop_caught::caught;
 use crate::message::observer::{Observer, log_panic};
-use crate::message::{Handler, RequestLine, random_below};
+use crate::message::{Handler, ProblemShape, RequestLine, random_below};
 use crate::settings::{Settings, or_never};
 use crate::transport::log_queue::log_line;
 
@@ -62,6 +62,8 @@ pub(crate) struct Context {
     pub(crate) handshake_log: LogLimit,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
+    /// Shape of the responses of the library itself, unless it is the default.
+    pub(crate) problems: Option<ProblemShape>,
     /// Observers of all requests, from the middleware around the handler.
     observers: Vec<Arc<dyn Observer>>,
     stage: AtomicU8,
@@ -110,6 +112,7 @@ impl Context {
             refusal_log: LogLimit::new(1),
             handshake_log: LogLimit::new(1),
             handler: None,
+            problems: None,
             observers: Vec::new(),
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
@@ -123,6 +126,11 @@ impl Context {
     /// Returns the same context with this handler.
     pub(crate) fn of(self, handler: Arc<dyn Handler>) -> Context {
         Context { observers: handler.observers(), handler: Some(handler), ..self }
+    }
+
+    /// Returns the same context with this shape of problems.
+    pub(crate) fn with_problems(self, problems: Option<ProblemShape>) -> Context {
+        Context { problems, ..self }
     }
 
     /// Counts an event, and passes it to the observers.

@@ -138,7 +138,7 @@ fn compress(mut response: Response, coding: Coding) -> Response {
         None => Encoder::new(coding).map(Compressed::Stream),
     };
     match compressed {
-        Ok(Compressed::Whole(bytes)) => response = response.with_body(bytes),
+        Ok(Compressed::Whole(bytes)) => response = response.with_coded_body(bytes),
         Ok(Compressed::Stream(encoder)) => {
             response.remove_header(header::CONTENT_LENGTH);
             response = response.into_stream().filter_stream(encoder);

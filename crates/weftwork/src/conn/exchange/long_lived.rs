@@ -12,16 +12,17 @@ use crate::transport::Tick;
 
 /// Refuses a CONNECT that the handler did not check. After a 2xx, the client would use the connection as a tunnel, and
 /// take this server for an open proxy (RFC 9110 section 9.3.6). The same holds for an extended one (RFC 8441), which has become a
-/// GET.
+/// GET. Returns whether the response was replaced.
 #[cold]
-pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool, is_extended: bool) {
+pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool, is_extended: bool) -> bool {
     // For a later response, this check comes again.
     if response.is_to_come()
         || matches!(&response.payload, Payload::LongLived(long_lived) if long_lived.is_other_protocol())
     {
-        return;
+        return false;
     }
-    if response.status.is_success() {
+    let is_refused = response.status.is_success();
+    if is_refused {
         let detail = match is_extended {
             true => "the requested protocol is not spoken here",
             false => "this server opens no tunnels",
@@ -31,6 +32,7 @@ pub(super) fn refuse_without_tunnel(response: &mut Response, is_stream: bool, is
     }
     // Bytes that the client has sent by now may belong to the tunnel, and are not a request.
     response.close |= !is_stream;
+    is_refused
 }
 
 impl ConnExchange<'_> {
@@ -96,6 +98,7 @@ impl ConnExchange<'_> {
         let (line, id) = (self.target(), self.id_for_log());
         log_client(self.cx, format_args!("{detail}, at {line}{id}"));
         let refusal = Problem::new(StatusCode::BAD_REQUEST).detail(detail).into_response();
+        let refusal = self.in_shape(refusal);
         let mut refusal = self.last_of(refusal);
         let mut payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
         let after = self.whole(&refusal, &mut payload, now).unwrap_or(After::Close);

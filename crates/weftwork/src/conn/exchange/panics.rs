@@ -43,7 +43,8 @@ impl ConnExchange<'_> {
             self.conn.phase = Phase::Send(After::Close);
             return now;
         }
-        let mut answer = self.last_of(busy.map_or_else(Response::server_error, Problem::into_response));
+        let answer = self.in_shape(busy.map_or_else(Response::server_error, Problem::into_response));
+        let mut answer = self.last_of(answer);
         self.conn.timer.resume(now);
         let mut payload = std::mem::replace(&mut answer.payload, Payload::Empty);
         let after = self.whole(&answer, &mut payload, now).unwrap_or(After::Close);

@@ -61,7 +61,8 @@ impl<'a> ConnExchange<'a> {
         if !matches!(error.class(), ErrorClass::Client(_)) {
             return self.fail(&error, meant);
         }
-        let mut response = self.last_of(error.into_response()).in_place_of(meant);
+        let response = self.in_shape(error.into_response());
+        let mut response = self.last_of(response).in_place_of(meant);
         let mut payload = std::mem::replace(&mut response.payload, Payload::Empty);
         let now = self.wait.now();
         self.whole(&response, &mut payload, now)
