@@ -47,7 +47,7 @@ mod without {
 
     /// TLS of a server without the feature.
     #[derive(Debug, Default)]
-    pub(in super::super) struct ServerTls;
+    pub(in super::super) struct ServerTls {}
 
     impl ServerTls {
         pub(in super::super) fn start(

@@ -1,6 +1,5 @@
 //! TLS as handlers see it, without a handshake.
 
-#[cfg(feature = "_tls")]
 use std::sync::Arc;
 
 #[cfg(feature = "_tls")]
@@ -15,7 +14,7 @@ use super::TestClient;
 #[cfg(feature = "_tls")]
 pub(super) type Secured = Option<Arc<crate::TlsInfo>>;
 #[cfg(not(feature = "_tls"))]
-pub(super) type Secured = Option<std::convert::Infallible>;
+pub(super) type Secured = Option<Arc<std::convert::Infallible>>;
 
 #[cfg(feature = "_tls")]
 impl TestClient {

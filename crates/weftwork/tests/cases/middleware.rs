@@ -1,7 +1,6 @@
 // Tests middleware over sockets with clients that leave, lie or wait.
 
 use std::io::{self, Write};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use weftwork::http::{HeaderValue, header};
@@ -9,7 +8,7 @@ use weftwork::middleware::{AccessLog, ConcurrencyLimit, Cors, Csrf, LogFormat, R
 use weftwork::{Handler, HandlerExt, Request, Response, Router, Running};
 
 use super::CASE;
-use crate::support::{Client, Gate, Guarantee, TIMEOUT, eventually, is_logged, keep_log, noise};
+use crate::support::{Client, Gate, Guarantee, eventually, is_logged, keep_log, noise};
 
 fn start(handler: impl Handler) -> Running {
     CASE.bind("127.0.0.1:0").start(handler).expect("the server starts")
@@ -263,7 +262,7 @@ fn a_truncated_upload_is_not_saved() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let outcomes = Arc::new(Mutex::new(Vec::new()));
     let (inside, told) = (folder.clone(), outcomes.clone());
-    let (has_begun, begun) = channel();
+    let (has_begun, begun) = std::sync::mpsc::channel();
     let save = move |req: &mut Request| -> Result<&'static str> {
         let mut form = req.multipart()?;
         let part = form.next_part()?;
@@ -278,7 +277,7 @@ fn a_truncated_upload_is_not_saved() {
     let part = "--x\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\n";
     client.send([head.as_bytes(), part.as_bytes(), &[b'x'; 200_000]].concat());
     // Over HTTP/2, the end is a reset. A request that is reset before its handler runs has no handler.
-    begun.recv_timeout(TIMEOUT).unwrap();
+    begun.recv_timeout(crate::support::TIMEOUT).unwrap();
     client.half_close();
     eventually("the handler is told", || !outcomes.lock().unwrap().is_empty());
     assert_eq!(*outcomes.lock().unwrap(), [false]);
