@@ -117,6 +117,10 @@ pub trait Extract: Sized {
     /// let site = Router::new().post("/", |Json(one): Json<Note>, Form(other): Form<Note>| one.text + &other.text);
     /// ```
     ///
+    /// The error is that of a constant: `two arguments read the body`. `cargo build` finds it, and `cargo check` does not.
+    /// Traits cannot find it at the line of the handler: a bound cannot compare constants, and an associated type in place
+    /// of this constant cannot have a default, so each type of yours would have to set that type.
+    ///
     /// Default: `false`. Set it to `true` in a type that reads the body.
     const IS_BODY: bool = false;
 
