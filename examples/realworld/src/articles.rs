@@ -8,7 +8,7 @@ use weftwork::prelude::*;
 
 use crate::App;
 use crate::auth::{CurrentUser, viewer};
-use crate::errors::{Input, forbidden, invalid, not_found, optional, required, taken};
+use crate::errors::{forbidden, invalid, not_found, optional, required, taken};
 use crate::users::Profile;
 
 const LIMIT: u32 = 20;
@@ -143,7 +143,7 @@ fn article(db: &Connection, viewer: i64, slug: &str) -> Result<Response> {
 pub(crate) fn create(
     app: &App,
     CurrentUser(id): CurrentUser,
-    Input(ArticleBody { article: sent }): Input<ArticleBody<NewArticle>>,
+    Json(ArticleBody { article: sent }): Json<ArticleBody<NewArticle>>,
 ) -> Result<(StatusCode, Response)> {
     let NewArticle { title, description, body, tag_list } = sent;
     required("description", &description)?;
@@ -165,7 +165,7 @@ pub(crate) fn update(
     app: &App,
     CurrentUser(id): CurrentUser,
     Path(slug): Path<String>,
-    Input(ArticleBody { article: sent }): Input<ArticleBody<Changes>>,
+    Json(ArticleBody { article: sent }): Json<ArticleBody<Changes>>,
 ) -> Result<Response> {
     let Changes { title, description, body } = sent;
     optional("description", description.as_ref())?;

@@ -13,7 +13,6 @@ use weftwork::Extract;
 use weftwork::prelude::*;
 
 use crate::App;
-use crate::errors::refused;
 
 /// How long a token is valid.
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(60 * 24 * 60 * 60);
@@ -65,9 +64,14 @@ impl Extract for CurrentUser {
         let token = scheme_and_token
             .filter(|(scheme, _)| ["token", "bearer"].iter().any(|known| scheme.eq_ignore_ascii_case(known)));
         let user = token.and_then(|(_, token)| app.tokens.verify(token.trim()));
-        user.map(CurrentUser)
-            .ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "token", "is missing or invalid"))
+        user.map(CurrentUser).ok_or_else(|| no_user("is missing or invalid"))
     }
+}
+
+/// Returns the 401 for a token, with the scheme that it requires (RFC 9110 section 11.6.1).
+pub(crate) fn no_user(why: &str) -> Error {
+    let problem = Problem::new(StatusCode::UNAUTHORIZED).detail(why).with("field", "token");
+    problem.with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Token")).into()
 }
 
 /// The id of the user, or 0, which no user has.

@@ -9,7 +9,7 @@ use weftwork::prelude::*;
 use crate::App;
 use crate::articles::article_and_author;
 use crate::auth::{CurrentUser, viewer};
-use crate::errors::{Input, forbidden, not_found, required};
+use crate::errors::{forbidden, not_found, required};
 use crate::users::Profile;
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ pub(crate) fn create(
     app: &App,
     CurrentUser(user): CurrentUser,
     Path(slug): Path<String>,
-    Input(CommentBody { comment }): Input<CommentBody>,
+    Json(CommentBody { comment }): Json<CommentBody>,
 ) -> Result<Response> {
     required("body", &comment.body)?;
     let db = app.db.get()?;

@@ -1,18 +1,18 @@
-//! Errors in the shape of the specification, and bodies whose faults are reported in it.
+//! Errors in the shape of the specification.
 
 use rusqlite::ErrorCode;
-use serde::de::DeserializeOwned;
 use serde_json::json;
-use weftwork::Extract;
 use weftwork::prelude::*;
 
-/// Ends a handler with `status`. The body is `{"errors": {field: [why]}}`.
-pub(crate) fn refused(status: StatusCode, field: &str, why: &str) -> Error {
-    let response = Response::json(&json!({ "errors": { field: [why] } })).with_status(status);
-    if status != StatusCode::UNAUTHORIZED {
-        return response.into();
-    }
-    response.with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Token")).into()
+/// The body of each error in the specification: `{"errors": {field: [why]}}`.
+pub fn in_shape(_: StatusCode, problem: &Problem, _: Option<&Request>) -> Response {
+    let field = problem.member("field").unwrap_or("request");
+    Response::json(&json!({ "errors": { field: [problem.to_string()] } }))
+}
+
+/// Ends a handler with `status`.
+fn refused(status: StatusCode, field: &str, why: &str) -> Error {
+    Problem::new(status).detail(why).with("field", field).into()
 }
 
 pub(crate) fn invalid(field: &str, why: &str) -> Error {
@@ -48,18 +48,5 @@ pub(crate) fn taken(error: rusqlite::Error) -> Error {
             invalid(column, "has already been taken")
         }
         _ => error.into(),
-    }
-}
-
-/// A JSON body, as [`Json`]. Its errors have the shape of the specification.
-pub(crate) struct Input<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> Extract for Input<T> {
-    const IS_BODY: bool = true;
-
-    fn extract(req: &mut Request) -> Result<Self> {
-        let read = Json::extract(req).map_err(|error| refused(error.status(), "body", error.message()))?;
-        let Json(value) = read;
-        Ok(Input(value))
     }
 }

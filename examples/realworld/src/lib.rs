@@ -16,6 +16,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 pub use auth::ITERATIONS;
+pub use errors::in_shape;
 use weftwork::middleware::Cors;
 use weftwork::prelude::*;
 
@@ -42,7 +43,7 @@ impl App {
     }
 }
 
-/// Returns the API, with every route under `/api`.
+/// Returns the API, with every route under `/api`. Its server shapes errors with [`in_shape`].
 ///
 /// # Errors
 /// Never. The names of header fields for CORS are valid.

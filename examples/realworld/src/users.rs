@@ -7,8 +7,8 @@ use weftwork::Path;
 use weftwork::prelude::*;
 
 use crate::App;
-use crate::auth::{CurrentUser, hash_password, is_password, viewer};
-use crate::errors::{Input, invalid, not_found, optional, refused, required, taken};
+use crate::auth::{CurrentUser, hash_password, is_password, no_user, viewer};
+use crate::errors::{invalid, not_found, optional, required, taken};
 
 /// The body of a request: one member, whose name says what it is.
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ impl Profile {
 
 pub(crate) fn register(
     app: &App,
-    Input(UserBody { user }): Input<UserBody<Registration>>,
+    Json(UserBody { user }): Json<UserBody<Registration>>,
 ) -> Result<(StatusCode, Response)> {
     let Registration { username, email, password } = user;
     required("username", &username)?;
@@ -78,7 +78,7 @@ pub(crate) fn register(
     Ok((StatusCode::CREATED, account(app, &db, id)?))
 }
 
-pub(crate) fn login(app: &App, Input(UserBody { user }): Input<UserBody<Login>>) -> Result<Response> {
+pub(crate) fn login(app: &App, Json(UserBody { user }): Json<UserBody<Login>>) -> Result<Response> {
     let Login { email, password } = user;
     required("email", &email)?;
     required("password", &password)?;
@@ -100,7 +100,7 @@ pub(crate) fn current(app: &App, CurrentUser(id): CurrentUser) -> Result<Respons
 pub(crate) fn update(
     app: &App,
     CurrentUser(id): CurrentUser,
-    Input(UserBody { user: changes }): Input<UserBody<Changes>>,
+    Json(UserBody { user: changes }): Json<UserBody<Changes>>,
 ) -> Result<Response> {
     optional("username", changes.username.as_ref())?;
     optional("email", changes.email.as_ref())?;
@@ -125,7 +125,7 @@ fn account(app: &App, db: &Connection, id: i64) -> Result<Response> {
     let select = "SELECT email, username, bio, image FROM users WHERE id = ?1";
     match db.query_row(select, [id], user).optional()? {
         Some(user) => Ok(Response::json(&json!({ "user": user }))),
-        None => Err(refused(StatusCode::UNAUTHORIZED, "token", "is of a user who is gone")),
+        None => Err(no_user("is of a user who is gone")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weftwork::{Engine, Server, TestClient};
-use weftwork_realworld::{App, site};
+use weftwork_realworld::{App, in_shape, site};
 
 const SECRET: &str = "a secret of 32 bytes or more, kept";
 
@@ -143,7 +143,8 @@ fn on(engine: &str, check: fn(Client)) {
     let engine: Engine = engine.parse().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let app = App::open(&folder.path().join("conduit.sqlite"), SECRET, NonZeroU32::MIN).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(site(app).unwrap()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).problems(in_shape);
+    let server = server.start(site(app).unwrap()).unwrap();
     check(Client { address: server.local_addr().unwrap(), token: None });
 }
 
@@ -189,7 +190,7 @@ fn accounts(guest: &Client) {
     guest.refused(422, "POST", "/users", user("ann", "new@mail.example"), "username");
     guest.refused(422, "POST", "/users", user("new", "ann@post.example"), "email");
     guest.refused(422, "POST", "/users", user(" ", "new@mail.example"), "username");
-    guest.refused(422, "POST", "/users", json!({"user": {}}), "body");
+    guest.refused(422, "POST", "/users", json!({"user": {}}), "user.username");
     guest.refused(401, "GET", "/user", Value::Null, "token");
     let forged = Client { token: again.token.map(|token| token + "x"), ..*guest };
     forged.refused(401, "GET", "/user", Value::Null, "token");
