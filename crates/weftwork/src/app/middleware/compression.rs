@@ -13,11 +13,13 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::fields::{EntityTag, tags};
 
 use super::{Middleware, Next, vary};
+use crate::error::{Error, Result};
 use crate::message::without_fields::without_fields;
 use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
 use crate::transport::log_queue::log_line;
 pub(super) use coding::Coding;
-use encoder::Encoder;
+use eligible::MediaTypes;
+use encoder::{Encoder, Levels};
 
 /// Compresses responses with Zstandard, Brotli or gzip (feature `compression`). The client's preference
 /// decides. Equal preferences are resolved in this order.
@@ -52,6 +54,8 @@ use encoder::Encoder;
 #[derive(Clone, Debug)]
 pub struct Compression {
     bytes_min: u64,
+    media_types: MediaTypes,
+    levels: Levels,
 }
 
 /// About the size of a response head. For shorter bodies, the extra fields outweigh the gain.
@@ -71,15 +75,69 @@ impl Compression {
     /// Enables all three codings, at levels that cost a few milliseconds per megabyte: zstd 3, Brotli 4, gzip
     /// 6.
     pub fn new() -> Compression {
-        Compression { bytes_min: BYTES_MIN }
+        Compression { bytes_min: BYTES_MIN, media_types: MediaTypes::TextLike, levels: Levels::default() }
     }
 
     /// Sets the minimum size of a compressed body, in bytes. Default: 256. A stream without a declared length
     /// counts as long.
     #[must_use]
     pub fn bytes_min(self, bytes: u64) -> Compression {
-        Compression { bytes_min: bytes }
+        Compression { bytes_min: bytes, ..self }
     }
+
+    /// Sets the media types that are compressed, in place of the default ones. `text/*` stands for every subtype, except
+    /// event streams, which are never compressed. Parameters of a `Content-Type` do not count.
+    ///
+    /// ```
+    /// use weftwork::middleware::Compression;
+    ///
+    /// let compression = Compression::new().media_types(["text/*", "application/cbor"])?.brotli_level(6)?;
+    /// assert!(Compression::new().media_types(["json"]).is_err());
+    /// # let _ = compression;
+    /// # Ok::<(), weftwork::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if a name is no media type, has parameters, or is `text/event-stream`.
+    pub fn media_types<'t>(self, types: impl IntoIterator<Item = &'t str>) -> Result<Compression> {
+        Ok(Compression { media_types: MediaTypes::listed(types)?, ..self })
+    }
+
+    /// Sets the level of Zstandard, from 1 (fast) to 19 (small). Default: 3. High levels also need tens of megabytes for
+    /// each response in progress.
+    ///
+    /// # Errors
+    /// Fails if the level is out of range. From 20 on, browsers would reject the window (RFC 9659).
+    pub fn zstd_level(mut self, level: u8) -> Result<Compression> {
+        self.levels.zstd = checked("zstd_level", level, 1, 19)?.into();
+        Ok(self)
+    }
+
+    /// Sets the level of Brotli, from 0 (fast) to 11 (small). Default: 4. Level 11 is for bodies that are compressed
+    /// once.
+    ///
+    /// # Errors
+    /// Fails if the level is out of range.
+    pub fn brotli_level(mut self, level: u8) -> Result<Compression> {
+        self.levels.brotli = checked("brotli_level", level, 0, 11)?.into();
+        Ok(self)
+    }
+
+    /// Sets the level of gzip, from 1 (fast) to 9 (small). Default: 6.
+    ///
+    /// # Errors
+    /// Fails if the level is out of range.
+    pub fn gzip_level(mut self, level: u8) -> Result<Compression> {
+        self.levels.gzip = checked("gzip_level", level, 1, 9)?.into();
+        Ok(self)
+    }
+}
+
+fn checked(name: &str, level: u8, least: u8, most: u8) -> Result<u8> {
+    if (least..=most).contains(&level) {
+        return Ok(level);
+    }
+    Err(Error::usage(format!("invalid {name} {level}: must be from {least} to {most}")))
 }
 
 impl Middleware for Compression {
@@ -88,7 +146,7 @@ impl Middleware for Compression {
         let no_transform = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
         let handler = next.handler;
         let mut response = next.run(req);
-        if eligible::is_part_of_compressible(&response) && may_have_compressed_part(req) {
+        if eligible::is_part_of_compressible(&response, &self.media_types) && may_have_compressed_part(req) {
             // A part of the uncompressed bytes would be joined to compressed ones.
             response = without_fields(req, &[header::RANGE, header::IF_RANGE], |req| handler.call(req));
         }
@@ -118,24 +176,24 @@ impl Middleware for Compression {
         {
             response.payload = Payload::Stream(Box::new(|_| Ok(())));
         }
-        if !eligible::is_eligible(&response, self.bytes_min) {
-            if eligible::is_part(&response) {
+        if !eligible::is_eligible(&response, self.bytes_min, &self.media_types) {
+            if eligible::is_part(&response, &self.media_types) {
                 vary(&mut response, header::ACCEPT_ENCODING);
             }
             return response;
         }
         vary(&mut response, header::ACCEPT_ENCODING);
         match coding.filter(|_| !no_transform) {
-            Some(coding) => compress(response, coding),
+            Some(coding) => compress(response, coding, self.levels),
             None => response,
         }
     }
 }
 
-fn compress(mut response: Response, coding: Coding) -> Response {
+fn compress(mut response: Response, coding: Coding, levels: Levels) -> Response {
     let compressed = match response.body() {
-        Some(body) => compress_whole(body, coding),
-        None => Encoder::new(coding).map(Compressed::Stream),
+        Some(body) => compress_whole(body, coding, levels),
+        None => Encoder::new(coding, levels).map(Compressed::Stream),
     };
     match compressed {
         Ok(Compressed::Whole(bytes)) => response = response.with_coded_body(bytes),
@@ -167,8 +225,8 @@ enum Compressed {
     NotSmaller,
 }
 
-fn compress_whole(body: &Bytes, coding: Coding) -> io::Result<Compressed> {
-    let mut encoder = Encoder::new(coding)?;
+fn compress_whole(body: &Bytes, coding: Coding, levels: Levels) -> io::Result<Compressed> {
+    let mut encoder = Encoder::new(coding, levels)?;
     encoder.push(body)?;
     let bytes = encoder.end()?;
     Ok(if bytes.len() < body.len() { Compressed::Whole(bytes.into()) } else { Compressed::NotSmaller })

@@ -97,6 +97,25 @@ impl Cors {
         Cors::new(Allowed::Any)
     }
 
+    /// Allows every page to send every method and header, and to read every response header. No credentials: browsers
+    /// leave out cookies, and pages cannot read responses to requests with cookies. Use it for public data, and in
+    /// development. In the Fetch standard, `*` stands for every method and for every response header.
+    ///
+    /// ```
+    /// use weftwork::middleware::Cors;
+    /// use weftwork::prelude::*;
+    ///
+    /// let site = Router::new().delete("/tea", || "gone").with(Cors::permissive());
+    /// let mut client = weftwork::TestClient::new(site);
+    /// let preflight = client.options("/tea").header("origin", "https://app.example");
+    /// let answer = preflight.header("access-control-request-method", "DELETE").send();
+    /// assert_eq!(answer.header("access-control-allow-methods"), Some("*"));
+    /// ```
+    pub fn permissive() -> Cors {
+        let every = HeaderValue::from_static("*");
+        Cors { methods: every.clone(), exposed: Some(every), ..Cors::any_origin() }
+    }
+
     /// Allows the pages of these origins, each written as browsers do: `https://app.example`,
     /// `http://localhost:3000`.
     ///
@@ -223,7 +242,7 @@ impl Cors {
     /// Logs why the browser will not send the request.
     fn log_what_is_missing(&self, req: &Request<'_>, method: &Method, is_origin_allowed: bool) {
         let lists = |list: &HeaderValue, wanted: &str| {
-            list.to_str().unwrap_or_default().split(", ").any(|listed| listed == wanted)
+            list.to_str().unwrap_or_default().split(", ").any(|listed| listed == wanted || listed == "*")
         };
         let mut missing = Vec::new();
         if !is_origin_allowed {

@@ -5,13 +5,23 @@ use std::io::{self, Write};
 use super::Coding;
 use crate::message::large_stack::with_large_stack;
 
-/// Compression levels, as the libraries call them. Their documentation recommends these values for HTTP
-/// traffic.
-const ZSTD_LEVEL: i32 = 3;
-const BROTLI_QUALITY: u32 = 4;
 /// A window of 1 MiB. Each response in progress needs this memory, and a larger window gains little.
 const BROTLI_WINDOW_BITS: u32 = 20;
-const GZIP_LEVEL: u32 = 6;
+
+/// Compression levels, as the libraries call them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Levels {
+    pub(super) zstd: i32,
+    pub(super) brotli: u32,
+    pub(super) gzip: u32,
+}
+
+/// The documentation of the libraries recommends these values for HTTP traffic.
+impl Default for Levels {
+    fn default() -> Levels {
+        Levels { zstd: 3, brotli: 4, gzip: 6 }
+    }
+}
 
 pub(super) struct Encoder {
     inner: Inner,
@@ -27,8 +37,8 @@ enum Inner {
 }
 
 impl Encoder {
-    pub(super) fn new(coding: Coding) -> io::Result<Encoder> {
-        let inner = with_large_stack(|| Inner::new(coding))?;
+    pub(super) fn new(coding: Coding, levels: Levels) -> io::Result<Encoder> {
+        let inner = with_large_stack(|| Inner::new(coding, levels))?;
         Ok(Encoder { inner, unflushed: false })
     }
 
@@ -87,15 +97,17 @@ impl Encoder {
 }
 
 impl Inner {
-    fn new(coding: Coding) -> io::Result<Inner> {
+    fn new(coding: Coding, levels: Levels) -> io::Result<Inner> {
         Ok(match coding {
-            Coding::Zstd => Inner::Zstd(Box::new(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?)),
+            Coding::Zstd => {
+                Inner::Zstd(Box::new(zstd::stream::write::Encoder::new(Vec::new(), levels.zstd)?))
+            }
             Coding::Brotli => {
-                let (buffer, quality, window) = (4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
+                let (buffer, quality, window) = (4096, levels.brotli, BROTLI_WINDOW_BITS);
                 Inner::Brotli(Box::new(brotli::CompressorWriter::new(Vec::new(), buffer, quality, window)))
             }
             Coding::Gzip => {
-                let level = flate2::Compression::new(GZIP_LEVEL);
+                let level = flate2::Compression::new(levels.gzip);
                 Inner::Gzip(Box::new(flate2::write::GzEncoder::new(Vec::new(), level)))
             }
         })

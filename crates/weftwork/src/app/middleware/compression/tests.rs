@@ -410,3 +410,44 @@ fn a_304_has_no_length_of_other_bytes() {
         }
     }
 }
+
+/// A higher level makes this text shorter in every coding.
+#[test]
+fn levels_are_those_that_are_set() {
+    let new = Compression::new;
+    let low = new().zstd_level(1).and_then(|it| it.brotli_level(0)).and_then(|it| it.gzip_level(1)).unwrap();
+    let high =
+        new().zstd_level(19).and_then(|it| it.brotli_level(11)).and_then(|it| it.gzip_level(9)).unwrap();
+    for coding in ["zstd", "br", "gzip"] {
+        let bytes = |compression: &Compression| {
+            let site = page.with(compression.clone());
+            let response = Canned::asking("GET", "/", &[("Accept-Encoding", coding)]).call(&site);
+            let body = response.body().unwrap().clone();
+            assert_eq!(undo(coding, &body), words().as_bytes());
+            body.len()
+        };
+        assert!(bytes(&high) < bytes(&low), "{coding}");
+    }
+    for wrong in [
+        new().zstd_level(0),
+        new().zstd_level(20),
+        new().brotli_level(12),
+        new().gzip_level(0),
+        new().gzip_level(10),
+    ] {
+        assert!(wrong.unwrap_err().message().contains("must be from"));
+    }
+}
+
+#[test]
+fn only_listed_types_are_compressed() {
+    let compression = Compression::new().media_types(["application/cbor"]).unwrap();
+    for (content_type, coding) in [("application/cbor", Some("gzip")), ("text/plain", None)] {
+        let body = move |_: &mut Request<'_>| {
+            Response::text(words()).with_content_type(HeaderValue::from_static(content_type))
+        };
+        let site = body.with(compression.clone());
+        let response = Canned::asking("GET", "/", &[("Accept-Encoding", "gzip")]).call(&site);
+        assert_eq!(response.header(header::CONTENT_ENCODING), coding, "{content_type}");
+    }
+}

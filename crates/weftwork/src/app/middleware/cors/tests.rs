@@ -267,3 +267,21 @@ fn a_handler_exposes_no_more_than_is_allowed() {
     assert_eq!(exposed(listed()), None);
     assert_eq!(exposed(listed().exposed(["x-total"]).unwrap()).as_deref(), Some("x-total"));
 }
+
+/// `*` does not stand for `authorization`, so the headers of the preflight are named.
+#[test]
+fn permissive_grants_all_but_credentials() {
+    let expected = "access-control-allow-origin: *\naccess-control-expose-headers: *\n";
+    assert_eq!(ask(Cors::permissive(), "GET", &[("Origin", APP)]), (200, expected.into()));
+    let fields = [
+        ("Origin", APP),
+        ("Access-Control-Request-Method", "PATCH"),
+        ("Access-Control-Request-Headers", "authorization"),
+    ];
+    let site = Router::new().patch("/", || "x").with(Cors::permissive());
+    let response = Canned::asking("OPTIONS", "/", &fields).call(&site);
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_METHODS), Some("*"));
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_HEADERS), Some("authorization"));
+    assert!(response.header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS).is_none());
+    assert!(Cors::permissive().credentials().is_err());
+}
