@@ -167,6 +167,7 @@ fn kind(default: &str) -> &'static str {
         "" => "N",
         _ if unit == default => "VALUE",
         _ if unit.ends_with('B') => "SIZE",
-        _ => "TIME",
+        _ if unit.ends_with(['s', 'm', 'h']) => "TIME",
+        _ => "VALUE",
     }
 }
