@@ -198,6 +198,19 @@ impl Conn {
         })
     }
 
+    /// Gives a new connection the bytes that other code has read from its socket.
+    pub(crate) fn give_bytes_read(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.buffers.get_or_insert_default().input.extend_from_slice(bytes);
+        // They are served before the next read, which may find the end of the client's side. The poller reports that.
+        self.read_ready = false;
+        if let Some(observed) = &mut self.observed {
+            observed.note_read();
+        }
+    }
+
     /// Returns what the connection needs now. Asking again without doing it gives the same answer.
     ///
     /// The function runs four times per request. Phases that a short request does not pass are not inlined, so that the

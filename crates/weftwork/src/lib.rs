@@ -91,7 +91,7 @@ pub use message::{
 };
 #[cfg(feature = "metrics")]
 pub use server::Dashboard;
-pub use server::{Address, Running, Server, ServerStatus, Signals};
+pub use server::{AcceptedSocket, Address, AdoptError, Adopter, Running, Server, ServerStatus, Signals};
 pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source, TlsVersion};
 pub use shutdown::{LeakReport, ShutdownReport};
 #[cfg(feature = "websocket")]

@@ -1,6 +1,7 @@
 //! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod admin;
+mod adopt;
 mod bind;
 mod caught_handler;
 #[cfg(feature = "metrics")]
@@ -38,6 +39,7 @@ use crate::transport::listener::Listener;
 use crate::transport::log_queue::{LogThread, log_line};
 use crate::transport::{system, thread_memory, watchdog};
 use admin::Admin;
+pub use adopt::{AcceptedSocket, AdoptError, Adopter};
 use caught_handler::CaughtHandler;
 #[cfg(feature = "metrics")]
 pub use dashboard::Dashboard;
@@ -198,8 +200,8 @@ impl Server {
         let redirect = redirect::start(redirect, &listeners, &settings, &tls)?;
         #[cfg(feature = "_tls")]
         let tls = tls.start_acme(&listeners, redirect.is_some())?;
-        let cx =
-            Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()).with_problems(problems));
+        let cx = Context::new(settings).map_err(refused)?.of(handler.clone()).with_problems(problems);
+        let cx = Arc::new(tls.add_to(cx));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
         let handle = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
             cx.enter(Stage::Closing);

@@ -41,6 +41,7 @@ macro_rules! every_engine {
 
             mod addresses;
             mod admin;
+            mod adopted;
             mod blocking;
             mod bodies;
             mod caps;

@@ -237,17 +237,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
         Ok((stream, peer)) => {
             cx.reserve_fd.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
-            // Connections that only linger are no reason to refuse new ones.
-            let ending = cx.counters.in_state(ConnState::Lingering);
-            let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
-            if served > cx.settings.accepted_max {
-                conn.refuse_over_limit(cx);
-                return Accepted::Conn(conn);
-            }
-            match listener.is_proxied() {
-                true => conn.expect_proxy_header(now, cx),
-                false => conn.begin_handshake(now),
-            }
+            begin(&mut conn, listener.is_proxied(), now, cx);
             Accepted::Conn(conn)
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::WouldBlock,
@@ -261,6 +251,21 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             on_emfile(&error, listener, now, cx);
             Accepted::Backoff(now.after(BACK_OFF))
         }
+    }
+}
+
+/// Begins a connection: with its refusal over `accepted_max`, a PROXY header, a handshake, or its first request.
+#[inline]
+pub(super) fn begin(conn: &mut Conn, is_proxied: bool, now: Tick, cx: &Context) {
+    // Connections that only linger are no reason to refuse new ones.
+    let ending = cx.counters.in_state(ConnState::Lingering);
+    let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
+    if served > cx.settings.accepted_max {
+        return conn.refuse_over_limit(cx);
+    }
+    match is_proxied {
+        true => conn.expect_proxy_header(now, cx),
+        false => conn.begin_handshake(now),
     }
 }
 
@@ -289,11 +294,11 @@ pub(super) fn is_pending(listener: &Listener) -> bool {
 
 /// Counts a thread that is accepting, and keeps one slot for it. Otherwise two threads that both see the last slot
 /// would both use it.
-struct AcceptGuard<'a>(&'a Counters);
+pub(super) struct AcceptGuard<'a>(&'a Counters);
 
 impl AcceptGuard<'_> {
     /// Also returns how many other threads are accepting.
-    fn new(counters: &Counters) -> (AcceptGuard<'_>, usize) {
+    pub(super) fn new(counters: &Counters) -> (AcceptGuard<'_>, usize) {
         let others = counters.accepting.fetch_add(1, Ordering::AcqRel);
         (AcceptGuard(counters), others)
     }

@@ -21,6 +21,7 @@
 
 mod acceptor;
 mod adaptive;
+mod adopt;
 mod blocking;
 #[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
 mod conn_slot;
@@ -54,10 +55,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::adopt::{NotAdopted, adopt};
 pub(crate) use self::blocking::{BlockingHook, Work, enter};
 pub use self::blocking::{blocking, sleep};
 pub use self::info::{ENGINES, EngineInfo};
 pub use self::wait::wait;
+use crate::conn::Conn;
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -254,6 +257,14 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Accepts the connections that wait at the listeners. To be called before the listeners are closed, which would
     /// reset them.
     fn accept_pending(self: Arc<Self>);
+    /// Returns whether the engine takes one more connection. Otherwise connections wait in the kernel.
+    fn has_room(&self) -> bool {
+        true
+    }
+    /// Serves a connection that other code has accepted: see [`adopt`].
+    fn adopt(self: Arc<Self>, conn: Box<Conn>);
+    /// Ends idle connections, because another one needs a slot.
+    fn close_idle(&self);
     /// Returns whether a thread may still accept a connection, because it has not seen yet that the server drains. A socket
     /// that another process holds too is not shut down.
     fn is_accepting(&self) -> bool;

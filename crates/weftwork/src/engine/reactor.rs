@@ -204,6 +204,14 @@ impl EngineHandle for Reactor {
         self.listeners.accept_pending(&self.cx, |conn| self.loops.adopt(conn));
     }
 
+    fn adopt(self: Arc<Self>, conn: Box<Conn>) {
+        self.loops.adopt(conn);
+    }
+
+    fn close_idle(&self) {
+        self.loops.close_idle();
+    }
+
     fn wake(&self) {
         self.listeners.shut();
         self.loops.wake_all();

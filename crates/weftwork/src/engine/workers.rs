@@ -174,11 +174,7 @@ impl Workers {
             }
             while self.pool.has_room() {
                 let Some(conn) = acceptor.accept(now, &self.cx) else { break };
-                if conn.is_refused() && !self.pool.has_thread() {
-                    conn.send_and_close(now);
-                } else {
-                    self.submit(Job { conn, acceptor: index }, now);
-                }
+                self.begin(Job { conn, acceptor: index }, now);
             }
             let is_kept_out = !self.pool.has_room() && listeners.iter().any(is_pending);
             let is_wanted = acceptor.take_at_limit() || is_kept_out;
@@ -207,6 +203,15 @@ impl Workers {
             if !fd.revents().is_empty() {
                 acceptor.note_ready(listener);
             }
+        }
+    }
+
+    /// Serves a new connection.
+    fn begin(self: &Arc<Workers>, job: Job, now: Tick) {
+        if job.conn.is_refused() && !self.pool.has_thread() {
+            job.conn.send_and_close(now);
+        } else {
+            self.submit(job, now);
         }
     }
 
@@ -300,6 +305,22 @@ impl EngineHandle for Workers {
                     job.conn.refuse_stopping(&self.cx);
                 }
             });
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.pool.has_room()
+    }
+
+    fn adopt(self: Arc<Self>, conn: Box<Conn>) {
+        // Its thread accepts from these listeners next.
+        self.begin(Job { conn, acceptor: 0 }, self.cx.clock.now());
+    }
+
+    fn close_idle(&self) {
+        self.close_idle_wanted.store(true, Ordering::Relaxed);
+        if let Some(streams) = &self.streams {
+            streams.close_idle();
         }
     }
 

@@ -63,7 +63,7 @@ impl Server {
                 .queue_max(QUEUE_MAX)
                 .standby_kept(1)
         };
-        let server = Server::nowhere().without_env().and_bind(address)?;
+        let server = Server::unbound().without_env().and_bind(address)?;
         let server = server.engine(Engine::Adaptive { loops: Some(1) }).settings(settings);
         self.admin = Some(Box::new(Admin { server, handler: Arc::new(handler.into_handler()) }));
         Ok(self)

@@ -32,7 +32,7 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
-        Server::nowhere().and_bind(address)
+        Server::unbound().and_bind(address)
     }
 
     /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a
@@ -50,7 +50,7 @@ impl Server {
     /// # Errors
     /// The descriptor is not a TCP or Unix socket.
     pub fn from_listener(listener: impl Into<OwnedFd>) -> Result<Server> {
-        Server::nowhere().and_listener(listener)
+        Server::unbound().and_listener(listener)
     }
 
     /// Adds a socket that is already bound.

@@ -9,8 +9,12 @@ use crate::error::Result;
 use crate::settings::{EnvPrefix, Settings};
 
 impl Server {
-    /// Returns a server without addresses.
-    pub(super) fn nowhere() -> Server {
+    /// Returns a server without addresses. [`and_bind`](Server::and_bind) adds some. A server that is started without an
+    /// address serves only the connections that [`Running::adopt`] gives it.
+    ///
+    /// [`Running::adopt`]: super::Running::adopt
+    #[must_use]
+    pub fn unbound() -> Server {
         let (engine, settings) = (Engine::from_env(), Settings::from_env());
         let mut server = Server {
             listeners: Vec::new(),

@@ -50,7 +50,7 @@ impl Server {
         };
         let server = match self.redirect.take() {
             Some(server) => server.and_bind(address)?,
-            None => Server::nowhere().without_env().and_bind(address)?.settings(settings),
+            None => Server::unbound().without_env().and_bind(address)?.settings(settings),
         };
         self.redirect = Some(Box::new(server.engine(Engine::Adaptive { loops: Some(1) })));
         Ok(self)

@@ -2,6 +2,7 @@
 
 use super::process::maintenance::ReloadHooks;
 use crate::error::{Error, Result};
+use crate::transport::context::Context;
 use crate::transport::listener::{Listener, ListenerTls};
 
 /// An address without the prefixes that say what its clients speak.
@@ -71,6 +72,9 @@ mod without {
     impl RunningTls {
         pub(in super::super) fn add_reload_hook(&self, _: &mut ReloadHooks) {}
         pub(in super::super) fn log_start(&self, _: &crate::Settings) {}
+        pub(in super::super) fn add_to(&self, cx: Context) -> Context {
+            cx
+        }
         pub(in super::super) fn without_watch(&self) -> RunningTls {
             RunningTls
         }
@@ -273,6 +277,11 @@ mod with {
         /// Returns the same for a status, which may outlive the server.
         pub(in super::super) fn without_watch(&self) -> RunningTls {
             RunningTls { _watch: None, _acme: Vec::new(), ..self.clone() }
+        }
+
+        /// Lets adopted connections begin TLS, as those at addresses without a prefix do.
+        pub(in super::super) fn add_to(&self, cx: Context) -> Context {
+            cx.with_tls(self.shared.as_ref().map(|live| live.acceptor().clone()))
         }
 
         pub(in super::super) fn certificates(&self) -> Vec<CertificateInfo> {

@@ -14,6 +14,8 @@ use super::events::{ConnState, Counters, Event, ServerStats};
 use super::log_limit::LogLimit;
 use super::reserve_fd::ReserveFd;
 use super::system;
+#[cfg(feature = "_tls")]
+use super::tls::TlsAcceptor;
 use super::watchdog::Watchdog;
 use crate::message::drop_caught::caught;
 use crate::message::observer::{Observer, log_panic};
@@ -60,6 +62,9 @@ pub(crate) struct Context {
     /// Lines about failed TLS handshakes.
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     pub(crate) handshake_log: LogLimit,
+    /// What adopted connections need to begin TLS. Without it, they are in clear.
+    #[cfg(feature = "_tls")]
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
     /// Answers questions about requests before the handler runs.
     handler: Option<Arc<dyn Handler>>,
     /// Shape of the responses of the library itself, unless it is the default.
@@ -111,6 +116,8 @@ impl Context {
             client_log: LogLimit::new(LINES_A_SECOND),
             refusal_log: LogLimit::new(1),
             handshake_log: LogLimit::new(1),
+            #[cfg(feature = "_tls")]
+            tls: None,
             handler: None,
             problems: None,
             observers: Vec::new(),
@@ -131,6 +138,20 @@ impl Context {
     /// Returns the same context with this shape of problems.
     pub(crate) fn with_problems(self, problems: Option<ProblemShape>) -> Context {
         Context { problems, ..self }
+    }
+
+    /// Returns the same context with what adopted connections need to begin TLS.
+    #[cfg(feature = "_tls")]
+    pub(crate) fn with_tls(self, tls: Option<Arc<TlsAcceptor>>) -> Context {
+        Context { tls, ..self }
+    }
+
+    /// Returns whether adopted connections begin with TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        #[cfg(feature = "_tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "_tls"))]
+        false
     }
 
     /// Counts an event, and passes it to the observers.

@@ -73,6 +73,21 @@ pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
 }
 
+/// Sets up a connection that other code has accepted, and returns its peer, as [`accept`] does.
+pub(crate) fn prepare_accepted(socket: &OwnedFd, write_timeout: Duration) -> Result<Option<SocketAddr>> {
+    let peer = net::getpeername(socket)?.and_then(|peer| SocketAddr::try_from(peer).ok());
+    rustix::io::ioctl_fionbio(socket, !SOCKETS_WAIT)?;
+    close_on_exec(socket)?;
+    #[cfg(target_vendor = "apple")]
+    net::sockopt::set_socket_nosigpipe(socket, true)?;
+    if peer.is_some() {
+        net::sockopt::set_tcp_nodelay(socket, true)?;
+        // Without the limit, unread data may stay in the kernel, as for a listener.
+        let _ = limit_unread(socket, write_timeout);
+    }
+    Ok(peer)
+}
+
 /// Lets the kernel drop a connection whose peer has read nothing for twice `write_timeout`, even after the server has
 /// closed it. Otherwise, a peer that acknowledges packets and reads nothing would keep megabytes in the kernel. The
 /// factor of two lets the server's own timeout end first, because that one is logged. Connections inherit the option

@@ -19,6 +19,10 @@ impl Path {
         Path(std::env::temp_dir().join(file))
     }
 
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+
     pub(super) fn address(&self) -> String {
         format!("unix:{}", self.0.display())
     }

@@ -16,7 +16,8 @@ use crate::transport::listener::Listener;
 
 /// Opens the loop, unless no connection can be one of HTTP/2.
 pub(super) fn open(listeners: &[Listener], cx: &Context) -> io::Result<Option<(Arc<LoopGroup>, EventLoop)>> {
-    let may_begin = cx.settings.http2_cleartext || cx.settings.http2 && listeners.iter().any(has_tls);
+    let may_begin =
+        cx.settings.http2_cleartext || cx.settings.http2 && (listeners.iter().any(has_tls) || cx.has_tls());
     if !may_begin {
         return Ok(None);
     }
