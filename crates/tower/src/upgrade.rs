@@ -3,7 +3,6 @@
 //! Only hyper makes an `OnUpgrade`. So a connection of hyper is upgraded here over a pipe in memory, and its `OnUpgrade` goes
 //! to the service. If the service answers 101, the other end of the pipe is joined with the client.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::io;
@@ -11,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderValue, StatusCode, header};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::OnUpgrade;
@@ -21,8 +20,8 @@ use weftwork::{Feed, FeedSender, Response, UpgradeHandler};
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
 /// Polls that the upgrade in memory takes at most.
 const POLLS_MAX: usize = 16;
-/// Bytes that wait for the service before its client is cut.
-const UNREAD_BYTES_MAX: usize = 4 << 20;
+/// Bytes that may wait for the service. The connection reads no more beyond it.
+const UNREAD_BYTES_MAX: usize = 64 << 10;
 
 /// An upgrade that a service may accept.
 pub(crate) struct Upgrade {
@@ -56,7 +55,7 @@ impl Drop for Upgrade {
 }
 
 fn on_upgrade(pipe: &Arc<Pipe>) -> Option<OnUpgrade> {
-    pipe.lock().unread.push_back(Bytes::from_static(REQUEST));
+    pipe.lock().unread.extend_from_slice(REQUEST);
     let taken = Arc::new(Mutex::new(None));
     let take = taken.clone();
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
@@ -89,9 +88,10 @@ struct Pipe {
 #[derive(Default)]
 struct State {
     /// Bytes of the client.
-    unread: VecDeque<Bytes>,
-    unread_bytes: usize,
+    unread: BytesMut,
     reader: Option<Waker>,
+    /// Wakes the connection when there is room for more.
+    client: Option<Waker>,
     client_is_over: bool,
     to_client: ToClient,
     writer: Option<Waker>,
@@ -155,13 +155,18 @@ struct ClientEnd {
 impl UpgradeHandler for ClientEnd {
     fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.pipe.lock();
-        if state.unread_bytes + bytes.len() > UNREAD_BYTES_MAX {
-            return Err(io::Error::other("the service reads its upgraded connection too slowly"));
-        }
-        state.unread.push_back(Bytes::copy_from_slice(bytes));
-        state.unread_bytes += bytes.len();
+        state.unread.extend_from_slice(bytes);
         wake(state.reader.take());
         Ok(bytes.len())
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.pipe.lock();
+        if state.unread.len() < UNREAD_BYTES_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        state.client = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// The service learns of the stop in its own way, and may send a last message.
@@ -192,20 +197,23 @@ impl Read for ServiceEnd {
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        let Some(part) = state.unread.front_mut() else {
+        if state.unread.is_empty() {
             if state.client_is_over {
                 return Poll::Ready(Ok(()));
             }
             state.reader = Some(cx.waker().clone());
             return Poll::Pending;
-        };
-        let count = part.len().min(into.remaining());
-        into.put_slice(&part[..count]);
-        part.advance(count);
-        if part.is_empty() {
-            state.unread.pop_front();
         }
-        state.unread_bytes = state.unread_bytes.saturating_sub(count);
+        let count = state.unread.len().min(into.remaining());
+        into.put_slice(&state.unread[..count]);
+        state.unread.advance(count);
+        if state.unread.len() <= UNREAD_BYTES_MAX / 2 {
+            wake(state.client.take());
+        }
+        if state.unread.is_empty() {
+            // An idle connection holds no buffer.
+            state.unread = BytesMut::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -32,6 +32,7 @@ mod owner;
 mod pending_body;
 mod proxy_header;
 mod read_request;
+mod receiver;
 mod refusal;
 #[cfg(test)]
 mod tests;

@@ -77,6 +77,7 @@ macro_rules! every_engine {
             #[cfg(feature = "json")]
             mod problems;
             mod proxies;
+            mod receivers;
             mod rfc9110;
             mod rfc9112_bodies;
             mod rfc9112_connections;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weftwork_wire::After;
 
+use super::receiver::Receiver;
 use super::refusal::log_client;
 use super::{Conn, PendingBody, Phase, Step};
 use crate::error::{OneLine, panic_message};
 use crate::message::drop_caught::{DropEach, caught};
 use crate::message::observer::ResponseEnd;
-use crate::message::{Feed, FeedPoll, IdlePolicy, UpgradeHandler, UpgradePanic, WakeConn};
+use crate::message::{Feed, FeedPoll, UpgradePanic, WakeConn};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
@@ -24,20 +25,12 @@ use crate::transport::log_queue::log_line;
 const PULLED_BYTES: usize = 16 << 10;
 /// Bytes that a client may send ahead during a feed or before a later response. Further bytes wait in the kernel.
 pub(super) const AHEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes that a receiver may leave to be passed again. A receiver that needs more must keep them itself, within its own
-/// limit.
-const LEFT_BYTES_MAX: usize = 64 << 10;
 
 /// A feed and its progress.
 pub(super) struct FeedBody {
     feed: Feed,
     /// Receiver of the other protocol. Absent if the feed is the body of a response.
-    handler: Option<Box<dyn UpgradeHandler>>,
-    idle_policy: IdlePolicy,
-    /// Time of the last bytes for the receiver.
-    last_read: Tick,
-    /// Number of bytes that the receiver has seen and not consumed.
-    left: usize,
+    receiver: Option<Receiver>,
     /// Rest of a message that was partly sent.
     partial: Bytes,
     final_message: Option<Bytes>,
@@ -56,19 +49,10 @@ impl fmt::Debug for FeedBody {
 }
 
 impl FeedBody {
-    pub(super) fn new(
-        feed: Feed,
-        handler: Option<(Box<dyn UpgradeHandler>, IdlePolicy)>,
-        now: Tick,
-    ) -> FeedBody {
-        let (handler, idle_policy) = handler.unzip();
-        let idle_policy = idle_policy.unwrap_or(IdlePolicy::Probed);
+    pub(super) fn new(feed: Feed, receiver: Option<Receiver>) -> FeedBody {
         FeedBody {
             feed,
-            handler,
-            idle_policy,
-            last_read: now,
-            left: 0,
+            receiver,
             partial: Bytes::new(),
             final_message: None,
             stop_sent: false,
@@ -98,26 +82,19 @@ impl FeedBody {
         FeedPoll::Message(self.partial.split_to(most.min(self.partial.len())))
     }
 
+    /// Wakes the connection when there is a message, or room for bytes. Returns false if that is so already.
+    fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
+        self.feed.watch(wakes, key)
+            && self.receiver.as_ref().is_none_or(|receiver| !receiver.is_woken(&self.feed))
+    }
+
     fn refuse_if_cut(&self) -> io::Result<()> {
         self.feed.why_cut().map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    /// Passes received bytes on. Returns how many bytes are done.
-    fn on_data(&mut self, bytes: &[u8], now: Tick) -> io::Result<usize> {
-        match &mut self.handler {
-            // If a line without an end were searched again for each message, its cost would depend on the client.
-            Some(handler) if bytes.len() > self.left => {
-                let used = contained(|| handler.on_data(bytes))?.min(bytes.len());
-                (self.last_read, self.left) = (now, bytes.len() - used);
-                Ok(used)
-            }
-            _ => Ok(0),
-        }
-    }
-
     /// Returns whether it ends when the server stops, and when the peer closes its side.
     pub(super) fn is_endless(&self) -> bool {
-        self.handler.is_some() || self.feed.is_endless
+        self.receiver.is_some() || self.feed.is_endless
     }
 
     /// Returns whether a client that has closed its side has left.
@@ -143,10 +120,7 @@ impl FeedBody {
         if std::mem::replace(&mut self.stop_sent, true) {
             return;
         }
-        let goes_on = |handler: &mut Box<dyn UpgradeHandler>| {
-            contained(|| Ok(handler.on_shutdown())).unwrap_or_default()
-        };
-        if !self.handler.as_mut().is_some_and(goes_on) {
+        if !self.receiver.as_mut().is_some_and(Receiver::on_shutdown) {
             self.final_message = self.feed.finish();
         }
     }
@@ -158,19 +132,8 @@ impl FeedBody {
 
     /// Handles a long silence.
     fn heartbeat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
-        let timeout = cx.settings.upgrade_idle_timeout;
-        if self.idle_policy == IdlePolicy::Bounded
-            && !timeout.is_zero()
-            && now >= self.last_read.after(timeout)
-        {
-            let setting = cx.settings.show(&["upgrade_idle_timeout"]);
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("its client was silent for too long ({setting})"),
-            ));
-        }
-        if let Some(handler) = &mut self.handler {
-            contained(|| handler.on_idle())?;
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_idle(now, cx)?;
         }
         if self.partial.is_empty()
             && let Some(message) = self.feed.heartbeat()
@@ -181,18 +144,10 @@ impl FeedBody {
     }
 }
 
-/// Contains panics of a receiver, because it runs on the thread of a loop.
-fn contained<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    caught(call, |panic| {
-        let final_message = Bytes::new();
-        Err(io::Error::other(UpgradePanic { message: panic_message(panic).to_owned(), final_message }))
-    })
-}
-
 impl Drop for FeedBody {
     fn drop(&mut self) {
         let mut each = DropEach::default();
-        each.drop_value(self.handler.take());
+        each.drop_value(self.receiver.take());
         each.drop_all([std::mem::take(&mut self.partial), self.final_message.take().unwrap_or_default()]);
     }
 }
@@ -203,7 +158,7 @@ impl Conn {
         self.forget_request();
         // If nothing is sent to a peer, sending cannot show that it has gone.
         self.stream.enable_keepalive(cx.settings.write_timeout);
-        let is_upgraded = fed.handler.is_some();
+        let is_upgraded = fed.receiver.is_some();
         self.count.enter(if is_upgraded { ConnState::Upgraded } else { ConnState::Waiting });
         *self.pending_body = Some(Box::new(PendingBody::FeedBody(fed)));
         self.turn_to(TimeoutKind::Heartbeat, now);
@@ -228,7 +183,7 @@ impl Conn {
     /// Wakes the owner when the feed has messages or the response was provided. Returns false if that is so already.
     pub(crate) fn watch_feed(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match self.pending_body.as_deref() {
-            Some(PendingBody::FeedBody(fed)) => fed.feed.watch(wakes, key) && self.watch_body(wakes, key),
+            Some(PendingBody::FeedBody(fed)) => fed.watch(wakes, key) && self.watch_body(wakes, key),
             Some(PendingBody::Deferred(pending)) => pending.watch(wakes, key) && self.watch_body(wakes, key),
             _ => self.watch_streams(wakes, key) && self.watch_body(wakes, key),
         }
@@ -323,7 +278,7 @@ impl Conn {
             let step = if self.reads_body_first() { Step::Read } else { Step::Write };
             return fed.refuse_if_cut().map(|()| Some(step));
         }
-        if fed.handler.is_some() || self.owned_body.is_none() {
+        if fed.receiver.is_some() || self.owned_body.is_none() {
             self.pass_on(fed, now)?;
         }
         if fed.feed.source_is_woken() {
@@ -334,7 +289,7 @@ impl Conn {
             match fed.next(left) {
                 FeedPoll::Message(message) => {
                     left -= message.len();
-                    self.take_message(&message, fed.handler.is_some())?;
+                    self.take_message(&message, fed.receiver.is_some())?;
                     self.drop_sent(message);
                 }
                 FeedPoll::Nothing => break,
@@ -346,7 +301,7 @@ impl Conn {
         // A client that never sends anything must be asked, however much is sent to it, because the kernel accepts
         // bytes for many minutes after the peer has vanished. For a client that only reads, any sent byte shows that
         // the server is alive.
-        let shows_life = fed.handler.is_none() && self.unsent() > 0;
+        let shows_life = fed.receiver.is_none() && self.unsent() > 0;
         // If the client does not confirm the final message, the server waits no longer than for other lingering clients,
         // whatever the client still sends.
         let what = if self.unsent() == 0 && fed.is_last_queued() {
@@ -369,19 +324,32 @@ impl Conn {
             return Ok(Some(self.read_body_or_wait()));
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
-        let takes = fed.handler.is_some() || ahead < AHEAD_BYTES_MAX;
-        if self.read_closed && !takes && fed.ends_with_client() {
-            // The end comes after bytes that are never read.
+        let takes = fed.receiver.as_ref().map_or(ahead < AHEAD_BYTES_MAX, Receiver::has_room);
+        if self.read_closed && !takes && fed.ends_with_client() && !self.reads_later(fed) {
             self.phase = Phase::Done;
             return Ok(None);
         }
         Ok(Some(if self.read_ready && takes { Step::Read } else { Step::WaitFeed }))
     }
 
+    /// Returns whether a client that has closed its side may have sent bytes that are read after a pause. The end comes after
+    /// them. Other bytes are never read.
+    fn reads_later(&self, fed: &FeedBody) -> bool {
+        fed.receiver.is_some() && !self.stream.is_reset()
+    }
+
+    /// Returns whether the receiver of the other protocol has no room for bytes.
+    pub(super) fn awaits_room(&self) -> bool {
+        matches!(self.pending_body.as_deref(),
+            Some(PendingBody::FeedBody(fed)) if fed.receiver.as_ref().is_some_and(|receiver| !receiver.has_room()))
+    }
+
     /// Passes the client's bytes to the other protocol.
     fn pass_on(&mut self, fed: &mut FeedBody, now: Tick) -> io::Result<()> {
+        let unread = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.input[buffers.start..]);
+        let FeedBody { receiver, feed, .. } = fed;
+        let used = receiver.as_mut().map_or(Ok(0), |receiver| receiver.on_data(unread, feed, now))?;
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
-        let used = fed.on_data(&buffers.input[buffers.start..], now)?;
         buffers.start += used;
         if buffers.start == buffers.input.len() {
             buffers.input.clear();
@@ -389,9 +357,6 @@ impl Conn {
         }
         buffers.raw = buffers.start;
         buffers.payload = buffers.raw..buffers.raw;
-        if fed.handler.is_some() && buffers.input.len() - buffers.start > LEFT_BYTES_MAX {
-            return Err(io::Error::other("its receiver leaves more than 64 KiB to be passed again"));
-        }
         Ok(())
     }
 
@@ -408,7 +373,7 @@ impl Conn {
 
     fn end_feed(&mut self, fed: &mut FeedBody, cx: &Context) -> io::Result<()> {
         self.count.enter(ConnState::Idle);
-        let after = if fed.handler.is_some() {
+        let after = if fed.receiver.is_some() {
             After::Linger
         } else {
             if cx.is_stopping() {

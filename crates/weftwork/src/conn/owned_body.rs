@@ -86,9 +86,10 @@ impl Conn {
         self.owned_body.is_some() && matches!(self.phase, Phase::Deferred | Phase::FeedBody | Phase::Drain)
     }
 
-    /// Returns whether the client has closed its side, and what it has sent before waits for the reader of the body.
+    /// Returns whether the client has closed its side, and what it has sent before waits for the reader of the body or the
+    /// receiver of another protocol.
     pub(crate) fn has_unread_end(&self) -> bool {
-        self.read_closed && self.passes_body() && !self.wants_body()
+        self.read_closed && (self.passes_body() && !self.wants_body() || self.awaits_room())
     }
 
     /// Returns whether more of the body is to be read from the client.

@@ -5,6 +5,7 @@
 //! message for ten thousand clients is in memory once.
 
 mod listen;
+mod room;
 mod source;
 
 use std::collections::VecDeque;
@@ -110,6 +111,8 @@ struct State {
     overflowed: bool,
     /// Whether the last message closes this side. The client then only has to confirm.
     is_last_queued: bool,
+    /// Whether the receiver of an upgrade has no room for bytes, and was not woken.
+    awaits_room: bool,
     /// What few feeds have.
     extras: Option<Box<Extras>>,
 }
@@ -159,6 +162,7 @@ impl Feed {
             waits_for_cut: false,
             overflowed: false,
             is_last_queued: false,
+            awaits_room: false,
             extras: None,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 #[cfg(feature = "websocket")]
 use std::time::Instant;
@@ -213,6 +214,51 @@ pub trait UpgradeHandler: Send {
     /// # Errors
     /// The connection is cut, and the error is logged.
     fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Polls whether there is room for bytes. The default always has room.
+    ///
+    /// While there is none, the connection is not read, so its client has to wait: TCP and HTTP/2 allow it no more bytes. The
+    /// messages of the feed are sent meanwhile. The poll is made before the first bytes and again after each call of
+    /// [`on_data`](UpgradeHandler::on_data). After `Pending`, wake the waker of `cx` when there is room, from any thread. Bytes
+    /// that `on_data` has left are then passed again at once.
+    ///
+    /// The time without room is no silence of the client. If the client closes its side meanwhile, its bytes arrive first. A
+    /// reset, or the close of a Unix socket, ends the connection at once.
+    ///
+    /// # Errors
+    /// The connection is cut, and the error is logged.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::task::{Context, Poll};
+    /// use weftwork::http::HeaderValue;
+    /// use weftwork::{Feed, FeedLimits, FeedSender, Request, Response, UpgradeHandler};
+    ///
+    /// /// Sends what it receives to a client, which may read more slowly.
+    /// struct Relay(FeedSender);
+    ///
+    /// impl UpgradeHandler for Relay {
+    ///     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    ///         self.0.poll_ready(cx).map_err(io::Error::other)
+    ///     }
+    ///
+    ///     fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    ///         self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+    ///         Ok(bytes.len())
+    ///     }
+    /// }
+    ///
+    /// fn echo(_: &mut Request) -> Response {
+    ///     let (sender, feed) = Feed::new(FeedLimits::default());
+    ///     Response::upgrade_fed(HeaderValue::from_static("echo"), feed, Relay(sender))
+    /// }
+    /// let mut client = weftwork::TestClient::new(echo).connect();
+    /// client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello");
+    /// assert!(client.received().ends_with(b"\r\n\r\nhello"));
+    /// ```
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 
     /// Reports that nothing has arrived for the time of the setting `heartbeat`, whatever was sent meanwhile. The
     /// kernel's acknowledgements do not show that the peer is alive. It is called again after the same time.

@@ -5,6 +5,7 @@ use weftwork_wire::{After, BodyLength, Misuse};
 
 use super::{ConnExchange, head_of, log_client};
 use crate::conn::feed_body::FeedBody;
+use crate::conn::receiver::Receiver;
 use crate::conn::{PendingBody, Phase};
 use crate::message::exchange::Exchange;
 use crate::message::{IntoResponse, LongLived, Payload, Problem, Response};
@@ -79,11 +80,12 @@ impl ConnExchange<'_> {
         match long_lived {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
             LongLived::FeedUpgrade(feed, mut receive, idle_policy) => {
-                let fed = FeedBody::new(feed, receive.take().map(|receive| (receive, idle_policy)), now);
+                let receiver = receive.take().map(|handler| Receiver::new(handler, idle_policy, now));
+                let fed = FeedBody::new(feed, receiver);
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(feed) if self.conn.http.sends_body() => {
-                let fed = FeedBody::new(feed, None, now).with_trailers(wants_trailers);
+                let fed = FeedBody::new(feed, None).with_trailers(wants_trailers);
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),

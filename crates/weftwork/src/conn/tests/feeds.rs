@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -30,6 +31,20 @@ impl UpgradeHandler for ServerStats {
     fn on_data(&mut self, _: &[u8]) -> io::Result<usize> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(0)
+    }
+}
+
+/// A protocol that has room once.
+struct FailsAfterData(bool);
+
+impl UpgradeHandler for FailsAfterData {
+    fn on_data(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = true;
+        Ok(bytes.len())
+    }
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(if self.0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) })
     }
 }
 
@@ -86,6 +101,13 @@ fn data_left_by_a_receiver_is_delivered_again_only_with_more_data() {
         assert!(bed.got().contains("news"));
         assert_eq!(calls.load(Ordering::Relaxed), times);
     }
+}
+
+#[test]
+fn a_receiver_that_will_have_no_room_is_disconnected() {
+    let (mut bed, _sender) = fed_with(|feed| Response::upgrade_fed(TALK, feed, FailsAfterData(false)));
+    bed.send("x");
+    assert_eq!(bed.drive(), Step::Close);
 }
 
 /// The connection would stay forever. Sent bytes do not show that the peer is alive, and received bytes restart the
