@@ -96,7 +96,11 @@ pub(crate) enum Step {
 }
 
 /// Position of a connection in the exchange of a request and its response.
+///
+/// The tag is a byte of its own. If the compiler hides it in that of `After`, each look at the phase takes five instructions
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum Phase {
     /// Before or within a PROXY header, if the listener expects one.
     Proxy,

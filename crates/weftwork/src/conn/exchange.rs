@@ -349,7 +349,9 @@ impl<'a> ConnExchange<'a> {
     /// Writes a response that is copied after its head, as most are.
     #[inline]
     fn copied(&mut self, response: &Response, bytes: &[u8], now: Tick) -> io::Result<After> {
-        self.give_up_long_body();
+        if !self.conn.http.request_is_read() {
+            self.give_up_long_body();
+        }
         let head = head_of(response, BodyLength::Exact(bytes.len() as u64));
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
@@ -360,7 +362,8 @@ impl<'a> ConnExchange<'a> {
         written.or_else(|misuse| self.fail(&misuse, Response::default()))
     }
 
-    /// Returns whether the handler left more of the request unread than is dropped to keep the connection.
+    /// Closes the connection if the handler has left more of the request unread than is dropped to keep the connection.
+    #[cold]
     fn give_up_long_body(&mut self) {
         if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max)
             && self.conn.owned_body.is_none()
