@@ -23,22 +23,22 @@ pub(super) struct Receiver {
     last_read: Tick,
     /// Number of bytes that it has seen and not consumed.
     left: usize,
-    room: Room,
+    readiness: Readiness,
 }
 
 /// Whether the receiver has room for bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum Readiness {
     /// It was not asked since its last bytes.
     Unknown,
-    Free,
+    Ready,
     /// It waits until the receiver's waker is called.
-    Full,
+    Pending,
 }
 
 impl Receiver {
     pub(super) fn new(handler: Box<dyn UpgradeHandler>, idle_policy: IdlePolicy, now: Tick) -> Receiver {
-        Receiver { handler, idle_policy, last_read: now, left: 0, room: Room::Unknown }
+        Receiver { handler, idle_policy, last_read: now, left: 0, readiness: Readiness::Unknown }
     }
 
     /// Passes bytes on, as far as there is room. Returns how many bytes are done.
@@ -49,7 +49,7 @@ impl Receiver {
             let rest = &bytes[used..];
             let count = contained(|| self.handler.on_data(rest))?.min(rest.len());
             used += count;
-            (self.last_read, self.left, self.room) = (now, rest.len() - count, Room::Unknown);
+            (self.last_read, self.left, self.readiness) = (now, rest.len() - count, Readiness::Unknown);
             if self.left > LEFT_BYTES_MAX {
                 return Err(io::Error::other("its receiver leaves more than 64 KiB to be passed again"));
             }
@@ -58,7 +58,7 @@ impl Receiver {
     }
 
     fn asks_for_room(&mut self, feed: &Feed, now: Tick) -> io::Result<bool> {
-        if self.room == Room::Unknown || self.is_woken(feed) {
+        if self.readiness == Readiness::Unknown || self.is_woken(feed) {
             let handler = &mut self.handler;
             let has_room = feed.ask_for_room(|cx| {
                 contained(|| match handler.poll_ready(cx) {
@@ -66,27 +66,27 @@ impl Receiver {
                     Poll::Pending => Ok(false),
                 })
             })?;
-            if has_room && self.room == Room::Full {
+            if has_room && self.readiness == Readiness::Pending {
                 // Its rest is passed again. The client could not show meanwhile that it is alive.
                 (self.left, self.last_read) = (0, now);
             }
-            self.room = if has_room { Room::Free } else { Room::Full };
+            self.readiness = if has_room { Readiness::Ready } else { Readiness::Pending };
         }
         Ok(self.has_room())
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.room == Room::Free
+        self.readiness == Readiness::Ready
     }
 
     /// Returns whether its room is to be asked for again.
     pub(super) fn is_woken(&self, feed: &Feed) -> bool {
-        self.room == Room::Full && !feed.awaits_room()
+        self.readiness == Readiness::Pending && !feed.awaits_room()
     }
 
     /// Handles a silence of the setting `heartbeat`. While nothing is read, the client is not silent.
     pub(super) fn on_idle(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
-        if self.room == Room::Full {
+        if self.readiness == Readiness::Pending {
             return Ok(());
         }
         let timeout = cx.settings.upgrade_idle_timeout;

@@ -5,7 +5,7 @@
 //! message for ten thousand clients is in memory once.
 
 mod listen;
-mod room;
+mod readiness;
 mod source;
 
 use std::collections::VecDeque;

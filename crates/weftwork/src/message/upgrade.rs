@@ -217,7 +217,7 @@ pub trait UpgradeHandler: Send {
 
     /// Polls whether there is room for bytes. The default always has room.
     ///
-    /// While there is none, the connection is not read, so its client has to wait: TCP and HTTP/2 allow it no more bytes. The
+    /// While there is no room, the connection is not read, so its client has to wait: TCP and HTTP/2 allow it no more bytes. The
     /// messages of the feed are sent meanwhile. The poll is made before the first bytes and again after each call of
     /// [`on_data`](UpgradeHandler::on_data). After `Pending`, wake the waker of `cx` when there is room, from any thread. Bytes
     /// that `on_data` has left are then passed again at once.
