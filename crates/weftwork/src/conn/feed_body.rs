@@ -30,7 +30,7 @@ pub(super) const AHEAD_BYTES_MAX: usize = 16 << 10;
 pub(super) struct FeedBody {
     feed: Feed,
     /// Receiver of the other protocol. Absent if the feed is the body of a response.
-    receiver: Option<Receiver>,
+    receiver: Option<Box<Receiver>>,
     /// Rest of a message that was partly sent.
     partial: Bytes,
     final_message: Option<Bytes>,
@@ -49,7 +49,7 @@ impl fmt::Debug for FeedBody {
 }
 
 impl FeedBody {
-    pub(super) fn new(feed: Feed, receiver: Option<Receiver>) -> FeedBody {
+    pub(super) fn new(feed: Feed, receiver: Option<Box<Receiver>>) -> FeedBody {
         FeedBody {
             feed,
             receiver,
@@ -120,7 +120,7 @@ impl FeedBody {
         if std::mem::replace(&mut self.stop_sent, true) {
             return;
         }
-        if !self.receiver.as_mut().is_some_and(Receiver::on_shutdown) {
+        if !self.receiver.as_mut().is_some_and(|receiver| receiver.on_shutdown()) {
             self.final_message = self.feed.finish();
         }
     }
@@ -324,7 +324,7 @@ impl Conn {
             return Ok(Some(self.read_body_or_wait()));
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
-        let takes = fed.receiver.as_ref().map_or(ahead < AHEAD_BYTES_MAX, Receiver::has_room);
+        let takes = fed.receiver.as_ref().map_or(ahead < AHEAD_BYTES_MAX, |receiver| receiver.has_room());
         if self.read_closed && !takes && fed.ends_with_client() && !self.reads_later(fed) {
             self.phase = Phase::Done;
             return Ok(None);

@@ -21,11 +21,11 @@ fn large() -> usize {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Resume {
     /// When the test gives it room.
-    ByTest,
+    Test,
     /// During the poll that finds none.
-    ByPoll,
+    Poll,
     /// When another thread gives it room.
-    ByThread,
+    Thread,
 }
 
 /// What the test and the receiver share.
@@ -84,9 +84,9 @@ impl UpgradeHandler for Receiver {
         state.waker = Some(cx.waker().clone());
         drop(state);
         match self.1 {
-            Resume::ByTest => {}
-            Resume::ByPoll => self.0.give_room(1000),
-            Resume::ByThread => {
+            Resume::Test => {}
+            Resume::Poll => self.0.give_room(1000),
+            Resume::Thread => {
                 let inside = self.0.clone();
                 std::thread::spawn(move || inside.give_room(50_000));
             }
@@ -135,7 +135,7 @@ fn upgraded(server: &Running, early: &str) -> Client {
 
 #[test]
 fn a_client_waits_for_room() {
-    let (server, inside) = start(Resume::ByTest);
+    let (server, inside) = start(Resume::Test);
     let mut client = upgraded(&server, "early");
     inside.waits_for_room();
     let body = noise(large());
@@ -160,7 +160,7 @@ fn a_client_waits_for_room() {
 /// Its waker may be called at any moment.
 #[test]
 fn no_byte_is_lost_over_many_waits_for_room() {
-    for resume in [Resume::ByPoll, Resume::ByThread] {
+    for resume in [Resume::Poll, Resume::Thread] {
         let (server, inside) = start(resume);
         let client = upgraded(&server, "");
         let body = noise(2 << 20);
@@ -175,7 +175,7 @@ fn no_byte_is_lost_over_many_waits_for_room() {
 
 #[test]
 fn bytes_before_the_end_arrive_after_a_wait_for_room() {
-    let (server, inside) = start(Resume::ByTest);
+    let (server, inside) = start(Resume::Test);
     let mut client = upgraded(&server, "");
     inside.waits_for_room();
     client.send("last");
@@ -190,7 +190,7 @@ fn bytes_before_the_end_arrive_after_a_wait_for_room() {
 
 #[test]
 fn a_reset_ends_a_wait_for_room() {
-    let (server, inside) = start(Resume::ByTest);
+    let (server, inside) = start(Resume::Test);
     let mut client = upgraded(&server, "");
     inside.waits_for_room();
     client.send("not read");
@@ -203,7 +203,7 @@ fn a_reset_ends_a_wait_for_room() {
 #[test]
 fn a_client_has_its_time_again_after_a_wait_for_room() {
     let (server, inside) =
-        start_with(Resume::ByTest, |settings| settings.upgrade_idle_timeout(SHORT).heartbeat(SHORT / 10));
+        start_with(Resume::Test, |settings| settings.upgrade_idle_timeout(SHORT).heartbeat(SHORT / 10));
     let mut client = upgraded(&server, "");
     inside.waits_for_room();
     std::thread::sleep(SHORT * 3);
@@ -215,7 +215,7 @@ fn a_client_has_its_time_again_after_a_wait_for_room() {
 
 #[test]
 fn a_stop_of_the_server_ends_a_wait_for_room() {
-    let (server, inside) = start(Resume::ByTest);
+    let (server, inside) = start(Resume::Test);
     let mut client = upgraded(&server, "");
     inside.waits_for_room();
     client.send("not read");

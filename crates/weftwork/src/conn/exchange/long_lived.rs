@@ -80,7 +80,8 @@ impl ConnExchange<'_> {
         match long_lived {
             LongLived::Upgrade(take) => self.conn.leave_to(PendingBody::Upgrade(take)),
             LongLived::FeedUpgrade(feed, mut receive, idle_policy) => {
-                let receiver = receive.take().map(|handler| Receiver::new(handler, idle_policy, now));
+                let receiver =
+                    receive.take().map(|handler| Box::new(Receiver::new(handler, idle_policy, now)));
                 let fed = FeedBody::new(feed, receiver);
                 self.conn.feed_from(fed, now, self.cx)
             }
