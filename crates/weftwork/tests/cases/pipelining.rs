@@ -127,7 +127,8 @@ fn a_client_that_pipelines_without_end_does_not_keep_a_thread() {
     if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
-    let site = CASE.start_with(|s| s.threads_max(CLIENTS / 2));
+    // Over HTTP/2, each client has a hundred requests in progress, and all of them may wait for a thread.
+    let site = CASE.start_with(|s| s.threads_max(CLIENTS / 2).queue_max(CLIENTS * 100));
     let flood = "GET /sleep/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(requests);
     let floods: Vec<_> = (0..CLIENTS)
         .map(|_| {
