@@ -131,7 +131,8 @@ fn a_client_that_left_is_not_a_200() {
     let mut client = Client::connect(&observed.running);
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     gate.wait_for(1);
-    drop(client);
+    // After a plain close, the reset follows the response, on a busy host after the response was counted.
+    client.reset();
     // A call of less than a millisecond counts as one during which no client leaves.
     std::thread::sleep(Duration::from_millis(5));
     gate.open();
