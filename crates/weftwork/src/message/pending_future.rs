@@ -1,10 +1,18 @@
 //! A future that is polled by a connection.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
 
 use super::feed::WakeConn;
 

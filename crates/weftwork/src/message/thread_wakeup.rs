@@ -1,13 +1,28 @@
 //! A wake-up of a handler that waits for a future on its thread or fiber.
 
+#[cfg(loom)]
+mod models;
+
 use std::io;
 #[cfg(feature = "fibers")]
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Wake;
-use std::thread::{self, Thread};
+#[cfg(not(loom))]
+use std::{
+    sync::OnceLock,
+    sync::atomic::{AtomicBool, Ordering, fence},
+    thread::{self, Thread},
+};
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+
+#[cfg(loom)]
+use self::models::{
+    OnceLock,
+    thread::{self, Thread},
+};
 use super::WakeConn;
 use crate::transport::wake_pipe::WakePipe;
 
@@ -33,8 +48,10 @@ impl ThreadWakeup {
     }
 
     /// Prepares the next wait. A wake-up during the next poll asks for another poll.
+    ///
+    /// The swap reads the last wake-up. Otherwise the next poll might not see what that waker has changed.
     pub(crate) fn clear(&self) {
-        self.is_woken.store(false, Ordering::SeqCst);
+        self.is_woken.swap(false, Ordering::SeqCst);
     }
 
     pub(crate) fn pipe(&self) -> io::Result<&WakePipe> {
