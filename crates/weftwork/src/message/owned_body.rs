@@ -69,6 +69,11 @@ impl OwnedBody {
         OwnedBody { failed: Some(error), ..OwnedBody::default() }
     }
 
+    /// Returns a body of which nothing is left.
+    pub(crate) fn ended(trailers: &[(HeaderName, HeaderValue)]) -> OwnedBody {
+        OwnedBody { left: Some(0), trailers: trailers.to_vec(), ..OwnedBody::default() }
+    }
+
     /// Reads a body to its end.
     pub(super) fn collect(exchange: &mut (impl Exchange + ?Sized)) -> OwnedBody {
         let mut all = Vec::new();

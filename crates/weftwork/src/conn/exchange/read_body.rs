@@ -52,6 +52,9 @@ impl ConnExchange<'_> {
             return OwnedBody::failed(error);
         }
         self.is_body_taken = true;
+        if self.body_left() == Some(0) {
+            return OwnedBody::ended(self.conn.http.trailers());
+        }
         let now = self.wait.now();
         let (sender, body) = OwnedBodySender::new(self.body_left());
         let pace = *self.body_pace(now);
