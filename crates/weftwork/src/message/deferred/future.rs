@@ -4,18 +4,13 @@ use std::future::Future;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 
 use super::Provider;
-use crate::message::PROBLEM_JSON;
 use crate::message::into_response::IntoResponse;
 use crate::message::pending_future::PendingFuture;
+use crate::message::problem::Problem;
 use crate::message::response::Response;
-
-/// A constant text, because each pending future has its alternative response.
-const LATE: &[u8] =
-    br#"{"title":"Service Unavailable","status":503,"detail":"the response was not ready in time"}"#;
 
 impl Response {
     /// Returns the response of a future. The future is polled here, and if it is not ready, in the connection's event loop
@@ -52,11 +47,11 @@ impl Response {
         F: Future + Send + 'static,
         F::Output: IntoResponse,
     {
-        when(future, None, || {
-            Response::with_bytes(Bytes::from_static(LATE), PROBLEM_JSON)
-                .with_status(StatusCode::SERVICE_UNAVAILABLE)
-                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
-        })
+        let problem =
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
+        let otherwise =
+            move || problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        when(future, None, otherwise)
     }
 
     /// Returns the response of a future as [`when`](Response::when) does, or `otherwise` after `timeout`.

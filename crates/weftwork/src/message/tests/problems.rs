@@ -1,10 +1,12 @@
 //! Tests that a problem says the same to programs, people and the log, and is escaped.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::responses::body;
-use crate::message::{IntoResponse, Problem};
-use crate::{Error, ErrorClass};
+use crate::message::{IntoResponse, Problem, Request, Response};
+use crate::{Error, ErrorClass, TestClient};
 
 #[track_caller]
 fn check(problem: Problem, json: &str) {
@@ -70,4 +72,16 @@ fn members_may_be_any_json() {
         problem,
         r#"{"title":"Conflict","status":409,"detail":"taken","least":1,"errors":["a","b"],"text":"t\""}"#,
     );
+}
+
+/// Also the response to a future that is late, which the library makes itself.
+#[test]
+fn a_late_future_has_the_shape_of_problems() {
+    let never = |_: &mut Request| Response::when(std::future::pending::<String>());
+    let shape = |status: StatusCode, problem: &Problem, _: Option<&Request>| format!("{status}: {problem}");
+    let mut client = TestClient::new(never).problems(shape).connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.advance(Duration::from_secs(60));
+    let answer = client.response();
+    assert_eq!(answer.text(), "503 Service Unavailable: the response was not ready in time");
 }
