@@ -88,9 +88,9 @@ impl Conn {
                 self.note_arrived(count, now);
             }
             Err(error) if is_would_block(error) => {
-                // A part of a TLS record was read, and the poller does not report the end behind it again.
+                // Perhaps a part of a TLS record was read. The part is progress, and the poller does not report the end behind
+                // it again.
                 self.read_ready = self.read_closed;
-                // A part of a TLS record is progress too.
                 let count = self.stream.take_progress();
                 if count > 0 {
                     self.note_arrived(count, now);

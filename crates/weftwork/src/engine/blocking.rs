@@ -1,10 +1,11 @@
 //! Provides `blocking` and `sleep`, with which a handler announces a wait in every engine.
 
-use crate::message::thread_wakeup::ThreadWakeup;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::message::thread_wakeup::ThreadWakeup;
 
 /// A blocking operation that may run on another thread.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;

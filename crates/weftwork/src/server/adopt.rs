@@ -2,7 +2,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -233,7 +232,7 @@ impl fmt::Display for AdoptError {
 impl StdError for AdoptError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.why {
-            NotAdopted::Socket(error) => Some(error as &io::Error),
+            NotAdopted::Socket(error) => Some(error),
             NotAdopted::Full | NotAdopted::Stopping => None,
         }
     }
