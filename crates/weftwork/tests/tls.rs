@@ -248,6 +248,64 @@ fn the_start_is_logged_with_what_people_compare() {
     is_logged(&["certificate of logged.test", &format!("SHA-256 fingerprint {fingerprint}")]);
 }
 
+/// A request, encrypted on this connection.
+fn records(client: &mut Connection) -> Vec<u8> {
+    client.conn.writer().write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    let mut records = Vec::new();
+    while client.conn.wants_write() {
+        client.conn.write_tls(&mut records).unwrap();
+    }
+    records
+}
+
+/// The part and the end arrive together, so the server is told once. All its deadlines are an hour away.
+#[test]
+fn an_end_behind_a_part_of_a_record_is_read_at_once() {
+    let authority = authority();
+    let hour = std::time::Duration::from_secs(3600);
+    for engine in ENGINES {
+        let server = Server::bind("127.0.0.1:0").unwrap().engine(*engine).tls(tls_of(&authority, "a.test"));
+        let running = server
+            .settings(|s| {
+                s.head_timeout(hour).idle_timeout(hour).tls_handshake_timeout(hour).body_idle_timeout(hour)
+            })
+            .start(|req: &mut Request| req.body().text())
+            .unwrap();
+        let connect = || connect(running.local_addr().unwrap(), &authority, None);
+        let end = |client: &mut Connection, bytes: &[u8], after: &str| {
+            #[cfg(target_os = "linux")]
+            rustix::net::sockopt::set_tcp_cork(&client.sock, true).unwrap();
+            client.sock.write_all(bytes).unwrap();
+            client.sock.shutdown(std::net::Shutdown::Write).unwrap();
+            if let Err(error) = client.sock.read_to_end(&mut Vec::new()) {
+                assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "{engine}: {after}");
+            }
+        };
+        let mut hello = connect();
+        let first = records(&mut hello);
+        end(&mut hello, &first[..first.len() / 2], "a part of a handshake");
+        for part in [1, 5, 20] {
+            let mut idle = connect();
+            idle.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+            idle.read_exact(&mut [0; 12]).unwrap();
+            let next = records(&mut idle);
+            end(&mut idle, &next[..part], "a response");
+
+            let mut whole = connect();
+            whole.conn.complete_io(&mut whole.sock).unwrap();
+            let (mut both, next) = (records(&mut whole), records(&mut whole));
+            both.extend_from_slice(&next[..part]);
+            end(&mut whole, &both, "a request");
+
+            let mut body = connect();
+            body.write_all(b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\n").unwrap();
+            let next = records(&mut body);
+            end(&mut body, &next[..part], "the head of a body");
+        }
+        eventually("every connection ends", || running.stats().connections == 0);
+    }
+}
+
 const CHILD: &str = "WEFTWORK_TEST_TLS_FOLDER";
 
 /// A site that SIGUSR2 replaces. Each process says where it listens.
