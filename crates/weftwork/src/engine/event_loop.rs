@@ -3,6 +3,7 @@
 
 mod advance;
 mod drain;
+mod feeds;
 mod handshakes;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 pub(super) use self::drain::{IDLE_KEPT, LINGER_KEPT};
+use self::feeds::FeedQueue;
 use self::handshakes::HandshakeQueue;
 use super::acceptor::Acceptor;
 use super::conn_table::{ActiveConn, ConnTable, LISTENER_0, NESTED_POLLER, TimerHeap, WAKER};
@@ -67,6 +69,7 @@ pub(super) struct EventLoop {
     to_serve: Vec<ActiveConn>,
     /// Connections that were served, and are to be written to.
     to_flush: Vec<ActiveConn>,
+    feeds: FeedQueue,
     handshakes: HandshakeQueue,
     loops: Arc<LoopGroup>,
     messages: Vec<LoopMessage>,
@@ -130,6 +133,7 @@ impl EventLoop {
             posted_next: Vec::new(),
             to_serve: Vec::with_capacity(GROUP),
             to_flush: Vec::with_capacity(GROUP),
+            feeds: FeedQueue::default(),
             handshakes: HandshakeQueue::default(),
             loops: loops.clone(),
             messages: Vec::new(),
@@ -226,7 +230,8 @@ impl EventLoop {
     fn read_batch(&mut self, cx: &Context) -> bool {
         let mut bytes = 0;
         while self.to_serve.len() < GROUP && bytes < GROUP_BYTES {
-            let active = (self.next_event())
+            let active = (self.next_feed())
+                .or_else(|| self.next_event())
                 .or_else(|| self.next_message())
                 .or_else(|| self.next_connection(cx))
                 .or_else(|| self.next_expired(cx))
@@ -244,7 +249,11 @@ impl EventLoop {
         while let Some(ready) = self.batch.get(self.cursor).copied() {
             self.cursor += 1;
             let Some(mut conn) = self.table.take(ready.token) else {
-                self.table.note_pending(ready.token, ready.ended);
+                // The connection may be out for a call, or had its turn in the queue of feeds just now.
+                match self.to_serve.iter_mut().find(|active| active.token() == ready.token) {
+                    Some(active) => active.conn.note_ready(ready.ended),
+                    None => self.table.note_pending(ready.token, ready.ended),
+                }
                 continue;
             };
             conn.note_ready(ready.ended);
@@ -259,6 +268,7 @@ impl EventLoop {
             match message {
                 LoopMessage::Released(token) => self.free_slot(token),
                 LoopMessage::Adopt(conn) => return Some(self.insert(conn)),
+                LoopMessage::Wake(token) if self.feeds.is_spent() => self.feeds.push(token),
                 // A connection that is out checks its feed before it waits again.
                 LoopMessage::Wake(token) => {
                     if let Some(mut conn) = self.table.take(token) {
@@ -321,6 +331,7 @@ impl EventLoop {
             || !self.posted_next.is_empty()
             || !self.to_flush.is_empty()
             || !self.messages.is_empty()
+            || !self.feeds.is_empty()
             || !self.handshakes.is_empty();
         let handle = self.handle();
         let sleeps =
@@ -367,6 +378,7 @@ impl EventLoop {
     fn collect(&mut self) {
         self.batch.clear();
         self.cursor = 0;
+        self.feeds.next_cycle();
         self.handshakes.next_cycle();
         // Once a cycle: other threads may send as fast as the loop reads. Messages are taken from the end, so they
         // are reversed.

@@ -11,7 +11,8 @@
 //! | access log | on its own thread | a bounded queue as well |
 //! | handlers, middleware, filters, writers, destructors of what they leave | in the call (`Conn::run`) | part of the call, also for a response that is sent later |
 //! | opening, listing and reading of files, name look-ups and connections of a proxy | in the call | as a handler |
-//! | sending a file of more than 4 KiB | on the loop | it waits for a slow disk if the file is not in memory: nothing moves that yet |
+//! | sending a file of more than 4 KiB | on the loop | if it may not be in memory, `adaptive` and `pool` send it as in a call (`transport/slow_file.rs`). In `reactor`, `fibers` and over HTTP/2 the loop waits |
+//! | sending messages of feeds, and frames | on the loop | they have a share of each cycle (`event_loop/feeds.rs`) |
 //! | `Handler::blocking`, `reads_ahead` and `pattern` | on the loop | they must not wait, and their docs say so |
 //! | `UpgradeHandler`, functions of hubs | on the loop | they must not wait, and their docs say so |
 //! | destructors of sent bodies, messages of feeds, and what an ended connection leaves | on the loop | memory and descriptors only, unless a user's `Drop` waits |

@@ -17,7 +17,7 @@ use crate::engine::loops::LoopMessage;
 use crate::transport::context::Context;
 use crate::transport::stream::is_would_block;
 
-/// Maximum number of pipelined requests, or of 16 KiB sends of a feed, before other connections are served.
+/// Maximum number of pipelined requests before other connections are served.
 const CALL_BUDGET: u32 = 64;
 /// Maximum number of connections that a loop may have more than the emptiest loop. Beyond it, a connection moves
 /// there before its first call.
@@ -55,16 +55,17 @@ impl EventLoop {
                     continue;
                 }
                 Step::Read => self.wait_for_io(active, cx),
+                Step::Write if active.conn.is_fed() && self.feeds.ends_turn(&active.conn) => {
+                    self.post_next(active, cx);
+                }
                 // Sending frees the body's memory. When 16 bodies of 64 KiB were kept until the end of the batch, the
                 // allocator returned their pages to the kernel each time: 62 us a request instead of 29 us.
                 Step::Write if active.conn.holds_body() || active.conn.is_stream() => {
+                    self.note_send(&mut active.conn);
                     return self.send_now(active, cx);
                 }
-                Step::Write if active.conn.is_fed() && active.conn.owner.budget_used >= CALL_BUDGET => {
-                    self.post_next(active, cx)
-                }
                 Step::Write => {
-                    active.conn.owner.budget_used += u32::from(active.conn.is_fed());
+                    self.note_send(&mut active.conn);
                     self.to_flush.push(active);
                 }
                 Step::Close => self.close(active),
@@ -278,9 +279,12 @@ impl EventLoop {
         }
     }
 
-    /// Posts a connection that could go on to the next cycle, so that others are served.
+    /// Posts a connection that could go on to a later cycle, so that others are served.
     fn post_next(&mut self, active: ActiveConn, cx: &Context) {
-        self.posted_next.push(Ready { token: active.token(), ended: false });
+        match active.conn.is_fed() {
+            true => self.feeds.push(active.token()),
+            false => self.posted_next.push(Ready { token: active.token(), ended: false }),
+        }
         self.wait_for_io(active, cx);
     }
 

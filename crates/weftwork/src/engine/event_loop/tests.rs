@@ -1,5 +1,7 @@
 //! Tests that a loop does its other work, no matter what other threads send.
 
+mod feeds;
+
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
