@@ -4,6 +4,8 @@ use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use http::Extensions;
+
 /// Drops a value.
 ///
 /// # Errors
@@ -91,6 +93,40 @@ impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         if let Some(value) = self.0.take() {
             DropEach::default().drop_value(value);
+        }
+    }
+}
+
+/// Values of the user in a request or response. Most have none, which costs nothing here.
+#[derive(Debug, Default)]
+pub(crate) struct GuardedExtensions(Extensions);
+
+impl GuardedExtensions {
+    /// Takes the values out.
+    pub(crate) fn take(&mut self) -> Extensions {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Deref for GuardedExtensions {
+    type Target = Extensions;
+
+    fn deref(&self) -> &Extensions {
+        &self.0
+    }
+}
+
+impl DerefMut for GuardedExtensions {
+    fn deref_mut(&mut self) -> &mut Extensions {
+        &mut self.0
+    }
+}
+
+impl Drop for GuardedExtensions {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            DropEach::default().drop_value(self.take());
         }
     }
 }

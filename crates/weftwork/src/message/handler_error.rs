@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::drop_caught::Guarded;
 use super::handler::RequestLine;
 use super::into_response::IntoResponse;
 use super::problem::SERVER_ERROR;
@@ -15,7 +16,7 @@ use crate::transport::log_queue::log_line;
 
 /// Error of a handler for the log, with the response for the client.
 pub(crate) struct HandlerError {
-    error: Error,
+    error: Guarded<Error>,
     pub(super) body: Bytes,
     is_logged: bool,
 }
@@ -24,7 +25,7 @@ impl HandlerError {
     /// Logs the error with the request. `id` is the suffix of its log lines. Returns the response for the client.
     pub(crate) fn log(&mut self, line: &RequestLine<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log_line!(Error, "a handler failed at {line}: {}{}{id}", OneLine(&self.error), Place(&self.error));
+        log_line!(Error, "a handler failed at {line}: {}{}{id}", OneLine(&*self.error), Place(&self.error));
         std::mem::take(&mut self.body)
     }
 }
@@ -36,7 +37,7 @@ impl Drop for HandlerError {
             log_line!(
                 Error,
                 "a handler failed, and its own answer was not sent: {}{}",
-                OneLine(&self.error),
+                OneLine(&*self.error),
                 Place(&self.error)
             );
         }
@@ -63,7 +64,7 @@ impl Response {
         answer: impl FnOnce(E) -> Response,
     ) -> Response {
         let Payload::HandlerError(failed) = &mut self.payload else { return self };
-        let Some(error) = failed.error.take::<E>() else { return self };
+        let Some(error) = (*failed.error).take::<E>() else { return self };
         let mut response = answer(error);
         match response.body().cloned() {
             Some(body) if response.status.is_server_error() && response.error().is_none() => {
@@ -96,14 +97,18 @@ impl Response {
     /// ```
     pub fn error(&self) -> Option<&Error> {
         match &self.payload {
-            Payload::HandlerError(failed) => Some(&failed.error),
+            Payload::HandlerError(failed) => Some(&*failed.error),
             _ => None,
         }
     }
 
     /// Returns the response for an error of the server.
     pub(super) fn failed(error: Error) -> Response {
-        let failed = HandlerError { error, body: Bytes::from_static(SERVER_ERROR), is_logged: false };
+        let failed = HandlerError {
+            error: Guarded::new(error),
+            body: Bytes::from_static(SERVER_ERROR),
+            is_logged: false,
+        };
         Response { payload: Payload::HandlerError(Box::new(failed)), ..Response::server_error() }
     }
 }
@@ -125,7 +130,7 @@ impl Request<'_> {
     #[cold]
     fn tell_of(&self, failed: &mut HandlerError) {
         failed.is_logged = true;
-        let (line, error) = (self.exchange.request_line(), &failed.error);
+        let (line, error) = (self.exchange.request_line(), &*failed.error);
         self.exchange
             .log_client(format_args!("a handler failed over the body of its request at {line}: {error}"));
     }

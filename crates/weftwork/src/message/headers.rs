@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+use super::drop_caught::GuardedExtensions;
 use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::response::{BodyPart, Payload, Response};
@@ -64,9 +65,9 @@ where
 }
 
 /// Joins the values of two responses. A problem is that of the first one, which is sent.
-fn joined(own: Extensions, mut others: Extensions) -> Extensions {
+fn joined(mut own: GuardedExtensions, mut others: GuardedExtensions) -> GuardedExtensions {
     others.remove::<Problem>();
-    others.extend(own);
+    others.extend(own.take());
     others
 }
 
@@ -81,9 +82,9 @@ impl Response {
         // A new status makes this a response of the handler. The problem that was there describes a 404.
         let is_error = status.is_client_error() || status.is_server_error();
         if std::mem::take(&mut self.declined) && is_error && self.content_type == Some(PROBLEM_JSON) {
-            let made = Problem::new(status).into_response();
+            let mut made = Problem::new(status).into_response();
             self.payload = made.payload;
-            self.extensions.extend(made.extensions);
+            self.extensions.extend(made.extensions.take());
         }
     }
 

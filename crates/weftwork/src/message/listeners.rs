@@ -53,7 +53,7 @@ impl Listeners {
 /// Runs a call of the user. A panic is logged, because the thread is the server's or a sender's, and not its own.
 pub(super) fn run(call: impl FnOnce()) {
     caught(call, |panic| {
-        log_line!(Error, "a callback of a response panicked: {}", OneLine(panic_message(panic)));
+        log_line!(Error, "a callback or a waker panicked: {}", OneLine(panic_message(panic)));
     });
 }
 

@@ -21,6 +21,7 @@ use http::{HeaderName, HeaderValue};
 use super::body::BodyError;
 use super::exchange::Exchange;
 use super::feed::WakeConn;
+use super::listeners::run;
 
 /// Bytes of a body that may wait for their reader. The connection reads no more beyond it.
 const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -393,7 +394,7 @@ impl OwnedBodySender {
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
-            reader.wake();
+            run(|| reader.wake());
         }
     }
 }

@@ -11,7 +11,7 @@ use weftwork_wire::Field;
 use weftwork_wire::fields::media_type_quality;
 
 use super::body::Body;
-use super::drop_caught::{drop_caught, drop_payload};
+use super::drop_caught::GuardedExtensions;
 use super::escape::{form_decoded_lossy, plain_field_name};
 use super::exchange::{ConnValue, Exchange};
 use super::handler::{Handler, RequestLine};
@@ -32,19 +32,10 @@ pub struct Request<'c> {
 #[derive(Default)]
 pub(super) struct RequestData {
     pub(super) headers: OnceCell<HeaderMap>,
-    extensions: Extensions,
+    extensions: GuardedExtensions,
     pub(super) route_match: RouteMatch,
     /// The path in normal form, if routes compare that form.
     normal_path: Option<Box<str>>,
-}
-
-/// Values of the user are dropped here. If the handler has panicked, a second panic would end the process.
-impl Drop for RequestData {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            drop_caught(std::mem::take(&mut self.extensions)).unwrap_or_else(drop_payload);
-        }
-    }
 }
 
 impl<'c> Request<'c> {

@@ -6,11 +6,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Extensions, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::deferred::Deferred;
-use super::drop_caught::Guarded;
+use super::drop_caught::{Guarded, GuardedExtensions};
 use super::feed::Feed;
 use super::handler_error::HandlerError;
 use super::headers::converted;
@@ -101,7 +101,7 @@ pub struct Response {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) payload: Payload,
-    pub(crate) extensions: Extensions,
+    pub(crate) extensions: GuardedExtensions,
     pub(crate) close: bool,
     pub(crate) declined: bool,
 }
@@ -124,7 +124,7 @@ impl Response {
             content_type: None,
             fields: Vec::new(),
             payload: Payload::Empty,
-            extensions: Extensions::new(),
+            extensions: GuardedExtensions::default(),
             close: false,
             declined: false,
         }
@@ -158,7 +158,7 @@ impl Response {
             content_type: Some(content_type),
             fields: Vec::new(),
             payload: Payload::Bytes(bytes),
-            extensions: Extensions::new(),
+            extensions: GuardedExtensions::default(),
             close: false,
             declined: false,
         }

@@ -269,7 +269,7 @@ fn a_call_that_panics_costs_a_line_in_the_log() {
     eventually("it sees the end", || sender.send("more").is_err());
     assert_eq!(told.recv(), Ok(()));
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    is_logged(&["a callback of a response panicked: ", "the call of a sender"]);
+    is_logged(&["a callback or a waker panicked: ", "the call of a sender"]);
     fed.is_well();
 }
 

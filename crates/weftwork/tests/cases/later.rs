@@ -507,7 +507,7 @@ fn a_sender_is_told_once_that_its_client_has_gone() {
         // It has left already.
         assert_eq!(closed(&sender).iter().count(), 1);
         assert!(sender.is_closed());
-        is_logged(&["a callback of a response panicked: the call of a sender"]);
+        is_logged(&["a callback or a waker panicked: the call of a sender"]);
     }
 }
 

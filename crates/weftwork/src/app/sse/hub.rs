@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::{Event, HEARTBEAT, as_event_stream, last_event_id};
+use crate::message::drop_caught::Guarded;
 use crate::message::{Feed, FeedLimits, FeedSender, Request, Response, random_below};
 
 /// Range of the reconnection time for clients when the server stops, in milliseconds. After this time another server may have
@@ -77,7 +78,8 @@ type Clients<T> = Vec<Arc<Client<T>>>;
 
 struct Client<T> {
     sender: FeedSender,
-    value: T,
+    /// Several may go at once.
+    value: Guarded<T>,
 }
 
 impl EventHub {
@@ -147,7 +149,7 @@ impl<T> EventHub<T> {
         let gap = gap.map(|id| Event::new(id.as_str()).name(GAP).to_bytes());
         let missed = last.iter().flat_map(|id| shared.since(id));
         let feed = feed.with_backlog(gap.into_iter().chain(missed).chain(first));
-        let gone = shared.add(Client { sender, value });
+        let gone = shared.add(Client { sender, value: Guarded::new(value) });
         drop(shared);
         drop(gone);
         as_event_stream(Response::feed(feed))

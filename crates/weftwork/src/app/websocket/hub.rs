@@ -103,13 +103,18 @@ type Sockets<T> = HashMap<SocketId, Member<T>>;
 
 struct Member<T> {
     sender: FeedSender,
-    socket: Arc<HubSocket<T>>,
+    /// It may have the last of the user's data of the socket, and several may go at once.
+    socket: Guarded<Arc<HubSocket<T>>>,
     deflate: Option<Deflate>,
 }
 
 impl<T> Clone for Member<T> {
     fn clone(&self) -> Member<T> {
-        Member { sender: self.sender.clone(), socket: self.socket.clone(), deflate: self.deflate }
+        Member {
+            sender: self.sender.clone(),
+            socket: Guarded::new(Arc::clone(&self.socket)),
+            deflate: self.deflate,
+        }
     }
 }
 
@@ -207,7 +212,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         let feed = feed.with_backlog(first);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
         let socket = Arc::new(HubSocket { id, protocol: agreed.protocol, value });
-        let member = Member { sender: sender.clone(), socket: socket.clone(), deflate };
+        let member = Member { sender: sender.clone(), socket: Guarded::new(socket.clone()), deflate };
         self.lock().insert(id, member);
         let receiver = HubReceiver {
             incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES, deflate.is_some()),
@@ -272,7 +277,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
 
     /// Returns the sockets of the hub.
     pub fn sockets(&self) -> Vec<Arc<HubSocket<T>>> {
-        self.lock().values().map(|member| member.socket.clone()).collect()
+        self.lock().values().map(|member| Arc::clone(&member.socket)).collect()
     }
 
     fn sender(&self, id: SocketId) -> Option<FeedSender> {
