@@ -335,7 +335,7 @@ impl Conn {
     /// Returns whether a client that has closed its side may have sent bytes that are read after a pause. The end comes after
     /// them. Other bytes are never read.
     fn reads_later(&self, fed: &FeedBody) -> bool {
-        fed.receiver.is_some() && !self.stream.is_reset()
+        fed.receiver.is_some() && !self.stream.has_lost_input()
     }
 
     /// Returns whether the receiver of the other protocol has no room for bytes.

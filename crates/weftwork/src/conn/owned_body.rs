@@ -92,6 +92,12 @@ impl Conn {
         self.read_closed && (self.passes_body() && !self.wants_body() || self.awaits_room())
     }
 
+    /// Returns whether the client of [`has_unread_end`](Conn::has_unread_end) has closed a Unix socket, whose poller reports
+    /// that whatever it is asked for.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.has_unread_end() && self.stream.is_reset()
+    }
+
     /// Returns whether more of the body is to be read from the client.
     pub(super) fn wants_body(&self) -> bool {
         self.owned_body.as_ref().is_some_and(|flow| flow.known == ReaderState::Ready)
@@ -175,7 +181,7 @@ impl Conn {
         {
             buffers.reserve(READ_BYTES);
         }
-        if known != ReaderState::Ready && self.read_closed && self.stream.is_reset() {
+        if known != ReaderState::Ready && self.read_closed && self.stream.has_lost_input() {
             self.phase = Phase::Done;
         }
         true

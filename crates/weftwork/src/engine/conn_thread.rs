@@ -266,8 +266,9 @@ impl PipeWaker {
         if conn.awaits_output_space() {
             wanted |= PollFlags::OUT;
         }
+        let socket = if conn.has_hung_up() { self.reader.as_fd() } else { conn.as_fd() };
         let mut fds = [
-            PollFd::from_borrowed_fd(conn.as_fd(), wanted),
+            PollFd::from_borrowed_fd(socket, wanted),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::new(&self.reader, PollFlags::IN),
         ];

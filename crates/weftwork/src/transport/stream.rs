@@ -272,6 +272,13 @@ impl Stream {
         }
     }
 
+    /// Returns whether the connection was reset, and what the peer has sent is lost. The bytes in a Unix socket stay when its peer
+    /// closes it.
+    #[cold]
+    pub(crate) fn has_lost_input(&self) -> bool {
+        self.is_reset() && self.local_addr().is_some()
+    }
+
     /// Makes every end of the connection a reset, even if this process is killed, so that a partial response does not
     /// look complete. [`end_in_order`](Stream::end_in_order) reverts this.
     pub(crate) fn reset_unless_ended(&mut self) {

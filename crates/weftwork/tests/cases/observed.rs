@@ -7,6 +7,7 @@ use weftwork::middleware::{AccessLog, LogFormat, Metrics};
 use weftwork::{Dashboard, Handler, HandlerExt, Request, Response, Router, Running, Settings};
 
 use super::CASE;
+use super::addresses::Path;
 use crate::support::{Client, Gate, eventually, tls, Lines};
 
 struct Observed {
@@ -16,9 +17,13 @@ struct Observed {
 
 impl Observed {
     fn start(site: impl Handler, change: impl FnOnce(Settings) -> Settings) -> Observed {
+        Observed::start_at("127.0.0.1:0", site, change)
+    }
+
+    fn start_at(address: &str, site: impl Handler, change: impl FnOnce(Settings) -> Settings) -> Observed {
         let lines = Lines::default();
         let log = AccessLog::to(LogFormat::Json, lines.clone()).unwrap();
-        let server = CASE.bind("127.0.0.1:0").settings(change);
+        let server = CASE.bind(address).settings(change);
         let metrics = Metrics::new().server(server.status());
         let server = server.admin("127.0.0.1:0", metrics.page()).unwrap();
         let running = server.start(site.with(metrics).with(log)).unwrap();
@@ -139,6 +144,29 @@ fn a_client_that_left_is_not_a_200() {
     let labels = [&status(499), "error_type=\"client_gone\"", "http_route=\"/slow\""];
     observed.sees(&labels, &["\"status\":499", "\"error\":\"client_gone\"", "\"whole\":false"]);
     assert!(!observed.page().contains(&status(200)));
+}
+
+/// The client closes its socket while the handler runs. The response is larger than what the kernel takes at once, so a part of it
+/// is sent to a client that is known to be gone.
+#[test]
+fn a_client_that_closes_does_not_get_its_200() {
+    let path = Path::new("observed");
+    for address in ["127.0.0.1:0", &path.address()] {
+        let gate = Arc::new(Gate::default());
+        let passed = gate.clone();
+        let large = move |_: &mut Request| {
+            passed.pass();
+            Response::bytes(vec![b'x'; 32 << 20])
+        };
+        let observed = Observed::start_at(address, Router::new().get("/large", large), |settings| settings);
+        let mut client = Client::connect(&observed.running);
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        gate.wait_for(1);
+        drop(client);
+        gate.open();
+        let labels = [&status(499), "error_type=\"client_gone\"", "http_route=\"/large\""];
+        observed.sees(&labels, &["\"status\":499", "\"error\":\"client_gone\"", "\"whole\":false"]);
+    }
 }
 
 /// RFC 9112 section 9.6: a client that has closed its sending side may still read.

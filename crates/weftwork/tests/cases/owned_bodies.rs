@@ -2,14 +2,17 @@
 //! its reader learns how it ends.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use weftwork::prelude::StatusCode;
 use weftwork::{BodyError, Feed, FeedLimits, FeedSender, OverflowStrategy, OwnedBody, Request, Response, Running, Settings};
 
 use super::CASE;
-use crate::support::{Client, TIMEOUT, chunks, eventually, noise, over_http2};
+use super::addresses::Path;
+use crate::support::{Client, TIMEOUT, chunks, eventually, is_logged, keep_log, noise, over_http2};
 
 /// More than the connection, the kernel and the client of the test keep together. Windows of HTTP/2 are smaller.
 fn large() -> usize {
@@ -56,6 +59,13 @@ fn counted(body: OwnedBody) -> Response {
 
 /// A server that gives the bodies and feeds of `/give` to the test.
 fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Receiver<(OwnedBody, FeedSender)>) {
+    start_at("127.0.0.1:0", change)
+}
+
+fn start_at(
+    address: &str,
+    change: impl FnOnce(Settings) -> Settings,
+) -> (Running, Receiver<(OwnedBody, FeedSender)>) {
     let (give, given): (Sender<(OwnedBody, FeedSender)>, _) = channel();
     let handler = move |req: &mut Request| match req.path() {
         "/count" => counted(req.take_body()),
@@ -96,7 +106,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Receiver<(
         }
         _ => Response::text("hello"),
     };
-    let server = CASE.bind("127.0.0.1:0").settings(|settings| change(settings.body_bytes_max(1 << 40).body_ahead_bytes_max(0)));
+    let server = CASE.bind(address).settings(|settings| change(settings.body_bytes_max(1 << 40).body_ahead_bytes_max(0)));
     (server.start(handler).unwrap(), given)
 }
 
@@ -234,6 +244,59 @@ fn a_reader_learns_that_its_client_has_gone() {
         // The error stays.
         assert_eq!(read_error(&mut body), BodyError::Disconnected);
         eventually("the feed is closed", || sender.is_closed());
+    }
+}
+
+/// The waker is that of the reader's executor, and the loop calls it.
+#[test]
+fn a_waker_that_panics_ends_no_connection() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics at {}", CASE.engine);
+        }
+    }
+    keep_log();
+    let (server, given) = start();
+    let mut client = Client::connect(&server);
+    client.send(post("/give", "Content-Length: 10"));
+    let (mut body, sender) = next(&given);
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(body.poll_chunk(&mut Context::from_waker(&waker)).is_pending());
+    client.send("hello");
+    is_logged(&[&format!("a callback or a waker panicked: a waker panics at {}", CASE.engine)]);
+    client.send("world");
+    let mut all = String::new();
+    body.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "helloworld");
+    sender.close();
+    assert_eq!(client.answer().status, 200);
+    client.get("/").is(200, "hello");
+}
+
+/// The reader has the rest, although the client could not read its response.
+#[test]
+fn a_client_may_close_after_the_whole_body() {
+    if over_http2::is_on() {
+        return;
+    }
+    let path = Path::new("closes");
+    for address in ["127.0.0.1:0", &path.address()] {
+        let (server, given) = start_at(address, |settings| settings);
+        let body = noise(3 * WAITING_MAX);
+        let mut client = Client::connect(&server);
+        client.send(with_length("/give", &body));
+        let (mut reader, sender) = next(&given);
+        assert_eq!(client.answer_head().status, 200);
+        eventually("as much waits as may", || reader.available() == WAITING_MAX);
+        drop(client);
+        // Each loop looks at its poller for them.
+        (0..8).for_each(|_| Client::connect(&server).get("/").is(200, "hello"));
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert!(all == body, "{address}: {} bytes", all.len());
+        sender.close();
+        eventually("every connection ends", || server.stats().connections == 0);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::CASE;
+use super::addresses::Path;
 use crate::support::{Client, Guarantee, Site, eventually, over_http2};
 
 #[test]
@@ -41,8 +42,9 @@ fn each_request_has_its_own_time() {
 
 #[test]
 fn a_handler_can_see_that_its_client_has_left() {
-    for leave in [drop as fn(Client), Client::reset] {
-        let site = CASE.start();
+    let (path, tcp) = (Path::new("gone"), "127.0.0.1:0");
+    for (address, leave) in [(tcp, drop as fn(Client)), (tcp, Client::reset), (&path.address(), drop)] {
+        let site = Site::start(CASE.bind(address));
         let mut client = site.client();
         client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
         eventually("the handler looks", || site.inside.watching.load(Ordering::SeqCst) == 1);
