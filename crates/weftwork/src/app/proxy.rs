@@ -159,6 +159,9 @@ impl Proxy {
 
     /// Removes `prefix` from the path of forwarded requests. Requests without the prefix get 404. Default:
     /// none.
+    ///
+    /// `Location` and `Content-Location` of responses are not changed, as in Caddy and Traefik. Tell the server its prefix, if
+    /// its own links begin with `/`.
     #[must_use]
     pub fn strip_prefix(mut self, prefix: &str) -> Proxy {
         self.options.strip = encoded(prefix.trim_end_matches('/'));

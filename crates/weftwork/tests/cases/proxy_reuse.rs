@@ -154,21 +154,29 @@ fn a_body_without_a_place_reaches_nobody() {
     }
 }
 
-/// Caddy and Traefik forward the client's host as well, so that links, `Location` and the check of `Origin` are right.
+/// Caddy and Traefik forward the client's host as well, so that links, `Location` and the check of `Origin` are right. None of them
+/// changes fields of responses.
 #[test]
 fn the_host_of_the_client_is_forwarded() {
     let address = behind(|mut stream| {
         let head = read_head(&mut stream);
+        assert!(head.starts_with("GET /a "), "{head}");
         let host = head.lines().find_map(|line| line.strip_prefix("Host: ")).unwrap();
-        let answer = format!("HTTP/1.1 302 Found\r\nLocation: http://{host}/b\r\nContent-Length: 0\r\n\r\n");
+        let fields = format!("Location: http://{host}/b\r\nContent-Location: /c\r\nContent-Length: 0");
+        let answer = format!("HTTP/1.1 302 Found\r\n{fields}\r\n\r\n");
         stream.write_all(answer.as_bytes()).unwrap();
     });
     for (is_own, host) in [(false, "a.example"), (true, &*seen_at(&address))] {
         let proxy =
-            before_address(&address, |proxy| if is_own { proxy.upstream_host() } else { proxy });
+            before_address(&address, |proxy| {
+                let proxy = proxy.strip_prefix("/app");
+                if is_own { proxy.upstream_host() } else { proxy }
+            });
         let mut client = Client::connect(&proxy);
-        client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
-        assert_eq!(client.answer().field("location"), Some(&*format!("http://{host}/b")));
+        client.send("GET /app/a HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        let answer = client.answer();
+        assert_eq!(answer.field("location"), Some(&*format!("http://{host}/b")));
+        assert_eq!(answer.field("content-location"), Some("/c"));
     }
 }
 
