@@ -62,6 +62,7 @@ macro_rules! every_engine {
             mod files;
             mod futures;
             mod later;
+            mod later_upgrades;
             mod limits;
             mod many_clients;
             mod middleware;

@@ -26,6 +26,8 @@ pub(super) struct RequestSummary {
     pub(super) body_is_lost: bool,
     /// Whether its client accepts trailers.
     pub(super) wants_trailers: bool,
+    /// Its head and the bytes of the head, if its client asks for another protocol.
+    pub(super) upgrade: Option<Box<(Head, Vec<u8>)>>,
 }
 
 /// A response that is not available yet.
@@ -101,7 +103,14 @@ impl Conn {
             id,
             body_is_lost: has_payload || !self.http.request_is_read(),
             wants_trailers: self.wants_trailers(),
+            upgrade: self.upgrade_of_request(),
         }
+    }
+
+    fn upgrade_of_request(&self) -> Option<Box<(Head, Vec<u8>)>> {
+        let buffers = self.buffers.as_deref().filter(|buffers| buffers.head.upgrade)?;
+        let bytes = &buffers.unread()[..buffers.head.bytes as usize];
+        Some(Box::new((buffers.head.clone(), bytes.to_vec())))
     }
 
     /// Starts the wait: the handler's response is sent later, or a provided response is itself sent later.

@@ -235,8 +235,8 @@ impl Response {
 }
 
 impl ResponseSender {
-    /// Sends the response. A thread of the server writes a streamed body. The response may be a feed or be sent later
-    /// itself. It cannot be an upgrade, because the request no longer exists, and the client would get 500.
+    /// Sends the response. A thread of the server writes a streamed body. The response may be a feed or an upgrade, or be sent
+    /// later itself. Bytes that the client has sent meanwhile are the first ones of the other protocol.
     ///
     /// # Errors
     /// [`ResponseClosed`]: the client has gone, or already has a response. A client that leaves at this moment is not noticed.

@@ -85,6 +85,12 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
             })
         }
         "/hub" => own.join(req),
+        "/later" | "/hub-later" => {
+            let (sender, response) = Response::later(TIMEOUT, "too late");
+            let accepted = if req.path() == "/later" { websocket(req, echo) } else { own.join(req) };
+            std::thread::spawn(move || sender.send(accepted));
+            response
+        }
         _ => Response::text("hello"),
     });
     Chat { server: server.unwrap(), hub, inside, writers }
@@ -180,9 +186,9 @@ fn closes(client: &mut Client, code: u16) {
 #[test]
 fn messages_come_back() {
     let chat = start();
-    for path in ["/echo", "/hub"] {
+    for path in ["/echo", "/hub", "/later", "/hub-later"] {
         let mut client = chat.open(path);
-        if path == "/hub" {
+        if path.starts_with("/hub") {
             says(&mut client, "welcome");
         }
         for sent in [
@@ -206,10 +212,13 @@ fn messages_come_back() {
 #[test]
 fn a_message_sent_with_the_handshake_is_not_lost() {
     let chat = start();
-    let mut client = crate::support::Client::connect(&chat.server);
-    client.send([b"GET /echo HTTP/1.1\r\n", HANDSHAKE.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
-    assert_eq!(client.answer_head().status, 101);
-    assert_eq!(client.exactly(4), b"\x81\x02hi");
+    for path in ["/echo", "/later"] {
+        let mut client = crate::support::Client::connect(&chat.server);
+        let request = format!("GET {path} HTTP/1.1\r\n{HANDSHAKE}");
+        client.send([request.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
+        assert_eq!(client.answer_head().status, 101);
+        assert_eq!(client.exactly(4), b"\x81\x02hi");
+    }
 }
 
 /// The bytes of a long message count as activity of the client.

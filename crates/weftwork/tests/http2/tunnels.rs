@@ -121,6 +121,13 @@ fn start_with(change: impl FnOnce(weftwork::Settings) -> weftwork::Settings) -> 
             "" if req.target() == "tunnel:1" => {
                 Response::tunnel(counted(echo))
             }
+            "/fed-later" => {
+                let (sender, feed) = Feed::new(FeedLimits::default());
+                let fed = Response::upgrade_fed(name.clone(), feed, FedEcho(sender, own_ended.clone()));
+                let (sender, response) = Response::later(TIMEOUT, "too late");
+                std::thread::spawn(move || sender.send(fed));
+                response
+            }
             "/later" => Response::text("later").with_delay(Duration::from_millis(1)),
             _ => Response::text("hello"),
         }
@@ -327,8 +334,10 @@ fn a_protocol_that_no_handler_speaks_is_refused() {
         assert_eq!(client.borrow_mut().wait_for_reset(stream), ErrorCode::NO_ERROR);
     }
     // The handler switches to another protocol than the client requests.
-    let stream = client.borrow_mut().connect_protocol("other", "/fed", &[], true);
-    assert_eq!(client.borrow_mut().answer(stream).status, 500);
+    for (path, ends) in [("/fed", true), ("/fed", false), ("/fed-later", true), ("/fed-later", false)] {
+        let stream = client.borrow_mut().connect_protocol("other", path, &[], ends);
+        assert_eq!(client.borrow_mut().answer(stream).status, 500);
+    }
     // The client requests no protocol.
     let stream = client.borrow_mut().get("/fed");
     assert_eq!(client.borrow_mut().answer(stream).status, 500);

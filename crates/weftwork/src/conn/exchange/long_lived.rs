@@ -59,10 +59,6 @@ impl ConnExchange<'_> {
                 }
                 self.write_head(response, BodyLength::Unknown, now)
             }
-            // The request that asked for it is gone.
-            LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) if self.left.is_some() => {
-                Err(Misuse::UpgradeNotPossible)
-            }
             LongLived::Upgrade(_) | LongLived::FeedUpgrade(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {
@@ -117,7 +113,11 @@ impl ConnExchange<'_> {
             let status = if self.conn.is_stream() { StatusCode::OK } else { response.status };
             self.conn.note_status(status);
             let buffers = &mut **self.conn.buffers.get_or_insert_default();
-            let (request, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
+            // If the response was sent later, the buffers hold no request.
+            let (request, bytes) = match self.left.as_ref().and_then(|left| left.upgrade.as_deref()) {
+                Some((head, bytes)) => (head, &bytes[..]),
+                None => (&buffers.head, &buffers.input[buffers.start..]),
+            };
             return self.conn.http.write_switch(&head, request, bytes, date, &mut buffers.output);
         }
         if response.status.is_success() && self.head().0.method == Method::CONNECT {
