@@ -61,6 +61,12 @@ impl Conn {
         self.note_read(read, space, now)
     }
 
+    /// Takes buffers of the pool for responses of HTTP/2, which the connection collects. New buffers would have to grow each time,
+    /// and the allocator returned their pages to the kernel.
+    pub(crate) fn take_buffers(&mut self, pool: &mut BufferPool) {
+        self.buffers.get_or_insert_with(|| pool.take());
+    }
+
     /// Records that the bytes arrived while the thread waited, and not before, so the request's time starts now.
     pub(crate) fn note_progress(&mut self, now: Tick) {
         self.note_arrived(0, now);

@@ -19,6 +19,10 @@ use crate::transport::events::{CostlyFrame, Event};
 use crate::transport::stream::StreamPipe;
 use crate::transport::{BufferPool, Buffers, Tick};
 
+/// Content of a DATA frame behind which more of a long body is expected. The buffer of its request then has space for four of
+/// them, so that it is not moved for each.
+const LONG_FRAME_BYTES: usize = 8 << 10;
+
 /// What frames may lead to: the bytes to send, and what is needed for them.
 struct Replies<'a> {
     output: &'a mut Vec<u8>,
@@ -360,6 +364,9 @@ impl Http2Conn {
         let before = entry.given;
         entry.pipe.give(|to| {
             let len = to.len();
+            if to.is_empty() && data.len() >= LONG_FRAME_BYTES {
+                to.reserve(4 * data.len());
+            }
             append(data, framing, to);
             if ends {
                 append_end(framing, &[], &[], to);

@@ -39,6 +39,9 @@ impl EventLoop {
     /// Advances a connection until it waits, ends, needs its handler, or has something to send.
     pub(super) fn advance(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
         let now = self.now;
+        if active.conn.has_streams() {
+            active.conn.take_buffers(&mut self.pool);
+        }
         loop {
             match active.guarded(&self.loops, |conn| conn.step(now, cx)) {
                 Step::Call | Step::Upgrade => return Some(active),
