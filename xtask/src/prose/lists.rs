@@ -13,7 +13,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/async.md", 590),
     ("docs/benchmarks.md", 3850),
     ("docs/coming-from/actix.md", 545),
-    ("docs/coming-from/axum.md", 890),
+    ("docs/coming-from/axum.md", 960),
     ("docs/coming-from/flask.md", 495),
     ("docs/coming-from/go-net-http.md", 515),
     ("docs/coming-from/hunchentoot.md", 480),
