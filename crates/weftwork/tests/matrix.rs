@@ -61,6 +61,7 @@ macro_rules! every_engine {
             mod feeds;
             mod files;
             mod futures;
+            mod identity;
             mod later;
             mod later_upgrades;
             mod limits;
@@ -93,6 +94,8 @@ macro_rules! every_engine {
             mod secured;
             mod shapes;
             mod shutdown;
+            #[cfg(feature = "tracing")]
+            mod spans;
             mod spread;
             mod starvation;
             mod trailers;

@@ -3,6 +3,7 @@
 //! [`Request::cookies`] reads cookies. [`Response::with_cookie`] and [`Response::with_cookies`] set them. The
 //! types are from the crate [`cookie`].
 
+mod expiring;
 #[cfg(test)]
 mod tests;
 
@@ -60,11 +61,13 @@ impl Request<'_> {
     /// - Names are compared byte by byte. A name that is not a token, or that contains Unicode white space or
     ///   an encoded letter, is ignored. Attackers used such names to get a `__Host-` cookie past browsers.
     ///
-    /// The user of the browser can forge any value. [`CookieJar::private`] returns only values that were
-    /// encrypted with the same [`Key`] for the same name, and clients cannot read them. [`Key::generate`]
-    /// creates a key for one run of the program. [`key`] creates a key that all programs with the same secret
-    /// share. Signed cookies of the crate `cookie` are not supported, because the signature covers the value
-    /// alone, and a client could use the value under another name.
+    /// The user of the browser can forge any value. [`private_cookie`](Request::private_cookie) and
+    /// [`signed_cookie`](Request::signed_cookie) return only values that were protected with the same [`Key`] for the same
+    /// name, and that have not expired. [`Key::generate`] creates a key for one run of the program. [`key`] creates a key
+    /// that all programs with the same secret share.
+    ///
+    /// [`CookieJar::private`] is the same without an expiry. Do not use `CookieJar::signed`: its signature covers the value
+    /// alone, and a client could send the value under another name.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};

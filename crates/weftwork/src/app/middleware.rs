@@ -3,6 +3,7 @@
 mod access_log;
 #[cfg(feature = "auth")]
 mod basic_auth;
+mod bearer_auth;
 mod body_limit;
 #[cfg(feature = "compression")]
 mod compression;
@@ -19,8 +20,12 @@ mod metrics;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
+#[cfg(feature = "tracing")]
+mod request_spans;
 mod response_cache;
 mod security_headers;
+#[cfg(feature = "sessions")]
+mod sessions;
 mod user;
 
 use std::borrow::Cow;
@@ -30,6 +35,7 @@ use std::sync::Arc;
 pub use access_log::{AccessLog, LogFormat};
 #[cfg(feature = "auth")]
 pub use basic_auth::BasicAuth;
+pub use bearer_auth::BearerAuth;
 pub use body_limit::BodyLimit;
 #[cfg(feature = "compression")]
 pub use compression::Compression;
@@ -48,14 +54,20 @@ pub(crate) use metrics::LatencyCounts;
 pub use metrics::Metrics;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
+#[cfg(feature = "tracing")]
+pub use request_spans::RequestSpans;
 pub use response_cache::ResponseCache;
 pub use security_headers::SecurityHeaders;
+#[cfg(feature = "sessions")]
+pub use sessions::{MemoryStore, Session, SessionRecord, SessionStore, Sessions};
 pub use user::User;
 
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+use http::Version;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::router::whole_pattern;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::observer::Observer;
 use crate::message::{
     Blocking, Handler, IntoResponse, Problem, Request, RequestLine, RequiredState, Response,
@@ -246,6 +258,61 @@ impl<H, M> fmt::Debug for Layered<H, M> {
 /// Returns the response of a middleware that rejects a request.
 fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status).detail(detail).into_response()
+}
+
+/// Returns a method that RFC 9110 or RFC 5789 defines, and `_OTHER` for others, as the semantic conventions of OpenTelemetry
+/// say.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+fn method_label(method: Option<&Method>) -> &'static str {
+    const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+    method.and_then(|method| KNOWN.into_iter().find(|name| *name == method.as_str())).unwrap_or("_OTHER")
+}
+
+/// Returns the error of a response without any other reason: its status, if the server is to blame.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+fn error_type(status: u16) -> &'static str {
+    match status {
+        500 => "500",
+        501 => "501",
+        502 => "502",
+        503 => "503",
+        504 => "504",
+        505.. => "5xx",
+        _ => "",
+    }
+}
+
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+fn version_label(version: Option<Version>) -> &'static str {
+    match version {
+        Some(Version::HTTP_10) => "1.0",
+        Some(Version::HTTP_2) => "2",
+        Some(_) => "1.1",
+        None => "",
+    }
+}
+
+/// Returns the `WWW-Authenticate` of a scheme (RFC 9110 section 11.6.1). `parameters` follow the realm.
+fn challenge(scheme: &str, realm: &str, parameters: &str) -> Result<HeaderValue> {
+    let is_plain = realm.bytes().all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte));
+    match HeaderValue::from_str(&format!("{scheme} realm=\"{realm}\"{parameters}")) {
+        Ok(challenge) if is_plain => Ok(challenge),
+        _ => Err(Error::setting("realm", realm, "printable ASCII without quotes and backslashes")),
+    }
+}
+
+/// Runs the rest of the chain with `value` in the extensions of the request.
+fn run_with<T: Clone + Send + Sync + 'static>(value: T, req: &mut Request<'_>, next: Next<'_>) -> Response {
+    let before = req.extensions_mut().insert(value);
+    let response = next.run(req);
+    if response.is_declined() {
+        // The handler that answers instead is outside of this middleware.
+        match before {
+            Some(before) => drop(req.extensions_mut().insert(before)),
+            None => drop(req.extensions_mut().remove::<T>()),
+        }
+    }
+    response
 }
 
 /// Adds `name` to `Vary`, unless it is there already (RFC 9110 §12.5.5).

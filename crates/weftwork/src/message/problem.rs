@@ -125,13 +125,13 @@ impl Problem {
     /// use weftwork::prelude::*;
     ///
     /// fn inbox(req: &mut Request) -> Result<String> {
-    ///     let bearer = HeaderValue::from_static("Bearer");
+    ///     let bearer = HeaderValue::from_static(r#"Bearer realm="mail""#);
     ///     let refused = || Problem::new(StatusCode::UNAUTHORIZED).with_header(header::WWW_AUTHENTICATE, bearer);
     ///     let token = req.header("authorization").ok_or_else(refused)?;
     ///     Ok(format!("for {token}"))
     /// }
     /// # let answer = weftwork::TestClient::new(inbox).get("/").send();
-    /// # assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, Some("Bearer")));
+    /// # assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, Some(r#"Bearer realm="mail""#)));
     /// ```
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Problem {

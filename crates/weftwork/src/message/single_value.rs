@@ -43,6 +43,7 @@ impl Request<'_> {
 
     /// Returns the token of `Authorization: Bearer` (RFC 6750 section 2.1). The token alone gives access, so look it up
     /// by its hash, or compare it in constant time. Returns None if there is no token, or the field occurs twice.
+    /// [`BearerAuth`](crate::middleware::BearerAuth) verifies tokens for all routes of a router.
     ///
     /// ```
     /// use weftwork::{TestClient, prelude::*};
@@ -51,8 +52,7 @@ impl Request<'_> {
     /// fn me(req: &mut Request) -> Response {
     ///     match req.bearer_token().and_then(user_of) {
     ///         Some(user) => text(format!("you are {user}\n")),
-    ///         None => Response::new(StatusCode::UNAUTHORIZED)
-    ///             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+    ///         None => Response::new(StatusCode::UNAUTHORIZED).with_header("www-authenticate", r#"Bearer realm="accounts""#),
     ///     }
     /// }
     /// let mut client = TestClient::new(me);

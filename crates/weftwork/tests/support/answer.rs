@@ -78,7 +78,7 @@ impl Answer {
         (100..200).contains(&self.status)
     }
 
-    fn values(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn values(&self, name: &str) -> Vec<&str> {
         let named = self.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str()).collect()
     }

@@ -16,6 +16,8 @@ pub(crate) mod over_http2;
 mod request_text;
 mod site;
 mod socket;
+#[cfg(feature = "tracing")]
+pub(crate) mod spans;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
 #[cfg(not(feature = "_tls"))]

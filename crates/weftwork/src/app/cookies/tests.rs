@@ -1,5 +1,7 @@
 //! Tests that cookies are read as browsers mean them, and that no cookie can be forged or hidden.
 
+use std::time::Duration;
+
 use super::*;
 use crate::app::cookie_header::COOKIES_MAX;
 use crate::message::testing::Canned;
@@ -203,4 +205,65 @@ fn a_key_is_made_of_a_secret_that_is_long_enough() {
     let error = key(&secret[1..]).unwrap_err().to_string();
     assert!(error.contains("31 bytes") && error.contains("openssl rand"), "{error}");
     assert!(!error.contains(&secret[1..]), "a secret is not for logs");
+}
+
+type Sets = fn(Response, &Key, Cookie<'static>, Duration) -> Result<Response>;
+type Reads = fn(&crate::Request<'_>, &Key, &str) -> Option<String>;
+
+const PRIVATE: (Sets, Reads) =
+    (Response::with_private_cookie, |req, key, name| req.private_cookie(key, name));
+const SIGNED: (Sets, Reads) = (Response::with_signed_cookie, |req, key, name| req.signed_cookie(key, name));
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns the `Set-Cookie` line of a cookie that is valid for a minute.
+fn protected(sets: Sets, key: &Key, name: &'static str, value: &'static str) -> String {
+    let response = sets(Response::text("x"), key, Cookie::new(name, value), MINUTE).unwrap();
+    response.header(header::SET_COOKIE).unwrap().to_owned()
+}
+
+/// Reads the cookie `name` of a request with this pair, after a wait.
+fn read_after(wait: Duration, reads: Reads, key: &Key, name: &'static str, pair: &str) -> Option<String> {
+    let key = key.clone();
+    let mut client = crate::TestClient::new(move |req: &mut crate::Request<'_>| reads(req, &key, name));
+    client.advance(wait);
+    let answer = client.get("/").header("cookie", pair).send();
+    (answer.status == 200).then(|| answer.text().to_owned())
+}
+
+fn pair(line: &str) -> &str {
+    line.split(';').next().unwrap()
+}
+
+#[test]
+fn the_server_expires_a_protected_cookie() {
+    let key = Key::generate();
+    for (sets, reads) in [PRIVATE, SIGNED] {
+        let line = protected(sets, &key, "user", "a:d;a");
+        assert!(line.ends_with("; Max-Age=60"), "{line}");
+        let read = |wait| read_after(wait, reads, &key, "user", pair(&line));
+        assert_eq!(read(MINUTE / 2).as_deref(), Some("a:d;a"));
+        assert_eq!(read(MINUTE), None, "the client still sends it");
+    }
+}
+
+#[test]
+fn a_protected_cookie_cannot_be_forged() {
+    let (key, other) = (Key::generate(), Key::generate());
+    for (sets, reads) in [PRIVATE, SIGNED] {
+        let line = protected(sets, &key, "a", "b:c");
+        let read =
+            |key: &Key, name: &'static str, pair: &str| read_after(Duration::ZERO, reads, key, name, pair);
+        assert_eq!(read(&key, "a", pair(&line)).as_deref(), Some("b:c"));
+        assert_eq!(read(&other, "a", pair(&line)), None, "another key");
+        assert_eq!(read(&key, "b", &pair(&line).replacen("a=", "b=", 1)), None, "another name");
+        assert_eq!(read(&key, "a", &format!("{}x", pair(&line))), None, "another value");
+        let longer = pair(&line).replacen("%3Aa%3A", "%3Aaa%3A", 1).replacen(":a:", ":aa:", 1);
+        assert_eq!(read(&key, "aa", &longer.replacen("a=", "aa=", 1)), None, "a name in the value");
+        assert_eq!(read(&key, "a", "a=b%3Ac"), None, "no protection");
+    }
+    let line = protected(PRIVATE.0, &key, "a", "1");
+    assert_eq!(read_after(Duration::ZERO, SIGNED.1, &key, "a", pair(&line)), None, "private is not signed");
+    let endless = Response::text("x").with_signed_cookie(&key, ("a", "1"), Duration::MAX).unwrap();
+    let line = endless.header(header::SET_COOKIE).unwrap().to_owned();
+    assert_eq!(read_after(MINUTE, SIGNED.1, &key, "a", pair(&line)).as_deref(), Some("1"));
 }

@@ -9,8 +9,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::{HeaderValue, StatusCode, header};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::{Middleware, Next, User, refusal};
-use crate::error::{Error, Result};
+use super::{Middleware, Next, User, challenge, refusal, run_with};
+use crate::error::Result;
 use crate::message::{Request, Response};
 
 /// Some clients leave the padding out.
@@ -53,12 +53,8 @@ impl BasicAuth {
     /// # Errors
     /// Fails if `realm` has a quote, a backslash, or a character that is not printable ASCII.
     pub fn new(realm: &str) -> Result<BasicAuth> {
-        let plain = realm.bytes().all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte));
-        let challenge = HeaderValue::from_str(&format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
-        match challenge {
-            Ok(challenge) if plain => Ok(BasicAuth { challenge, users: Vec::new(), check: None }),
-            _ => Err(Error::setting("realm", realm, "printable ASCII without quotes and backslashes")),
-        }
+        let challenge = challenge("Basic", realm, ", charset=\"UTF-8\"")?;
+        Ok(BasicAuth { challenge, users: Vec::new(), check: None })
     }
 
     /// Adds a user. A name with a colon can never be sent.
@@ -94,18 +90,7 @@ impl BasicAuth {
 impl Middleware for BasicAuth {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         match self.user_of(req) {
-            Some(user) => {
-                let before = req.extensions_mut().insert(user);
-                let response = next.run(req);
-                if response.is_declined() {
-                    // The handler that answers instead belongs to another realm, or to none.
-                    match before {
-                        Some(before) => drop(req.extensions_mut().insert(before)),
-                        None => drop(req.extensions_mut().remove::<User>()),
-                    }
-                }
-                response
-            }
+            Some(user) => run_with(user, req, next),
             None => refusal(StatusCode::UNAUTHORIZED, "a user name and a password are required")
                 .with_header(header::WWW_AUTHENTICATE, self.challenge.clone()),
         }

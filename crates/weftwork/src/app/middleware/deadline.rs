@@ -15,6 +15,9 @@ use crate::message::{Request, Response};
 /// deadline has already passed does not reach the handler. It may have waited for a thread, or an outer
 /// deadline may be over.
 ///
+/// A client gets no response while its handler blocks: the handler borrows the buffers of the connection. To end the wait
+/// of the client, do the work on another thread and return [`Response::later`]. docs/middleware.md has an example.
+///
 /// If there are several deadlines, the earliest one counts. The time starts at this middleware, after a small
 /// body of up to `body_ahead_bytes_max` was read. It ends when the response is known, not when it is sent. This
 /// includes [deferred](Response::later) and [delayed](Response::with_delay) responses. Streams are limited by

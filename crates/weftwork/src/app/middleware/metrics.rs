@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use http::{HeaderValue, Method, Version, header};
+use http::{HeaderValue, header};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -20,7 +20,7 @@ use weftwork_wire::fields::{media_type_quality, names_media_type};
 use self::latencies::Latencies;
 pub(crate) use self::latencies::LatencyCounts;
 use self::text_format::from_open_metrics;
-use super::{Middleware, Next};
+use super::{Middleware, Next, error_type, method_label, version_label};
 use crate::message::observer::{Event, Observer, RefusedRequest, ResponseEnd, ResponseObserver};
 use crate::message::{Handler, Request, Response};
 
@@ -269,33 +269,6 @@ impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.active.dec();
     }
-}
-
-/// Returns the error of a response without any other reason: its status, if the server is to blame.
-fn error_type(status: u16) -> &'static str {
-    match status {
-        500 => "500",
-        501 => "501",
-        502 => "502",
-        503 => "503",
-        504 => "504",
-        505.. => "5xx",
-        _ => "",
-    }
-}
-
-fn version_label(version: Option<Version>) -> &'static str {
-    match version {
-        Some(Version::HTTP_10) => "1.0",
-        Some(Version::HTTP_2) => "2",
-        Some(_) => "1.1",
-        None => "",
-    }
-}
-
-fn method_label(method: Option<&Method>) -> &'static str {
-    const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
-    method.and_then(|method| KNOWN.into_iter().find(|name| *name == method.as_str())).unwrap_or("_OTHER")
 }
 
 impl fmt::Debug for Metrics {
