@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weftwork::http::{HeaderValue, StatusCode, header};
-use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, routes};
+use weftwork::middleware::Csrf;
+use weftwork::{Error, Handler, IntoResponse, Middleware, Next, Request, Response, Routes, routes};
 
 use self::block::Block;
 use self::live::Live;
@@ -84,7 +85,7 @@ pub(crate) fn demo(probes: Probes) -> impl Handler {
         Demo::Script => page::script(),
         Demo::Style => page::style(),
         Demo::Dashboard => probes.dashboard(req),
-        Demo::Block { wait } => block.start(wait.unwrap_or(false)),
+        Demo::Block { wait } => start_block(&block, wait, req),
         Demo::BlockEvents => block.events(req),
         Demo::BlockPicture => block.picture(),
         Demo::Health => Probes::health(),
@@ -104,6 +105,13 @@ pub(crate) fn demo(probes: Probes) -> impl Handler {
     };
     let nothing = || (StatusCode::NOT_FOUND, "not found: see / for the routes\n");
     routes(answer).fallback(nothing)
+}
+
+/// Pages of other sites must not start a run.
+fn start_block(block: &Block, wait: Option<bool>, req: &mut Request<'_>) -> Response {
+    let block = block.clone();
+    let start = move |_: &mut Request<'_>| block.start(wait.unwrap_or(false));
+    Csrf::new().handle(req, Next::new(&start))
 }
 
 #[derive(Serialize)]

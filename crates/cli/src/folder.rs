@@ -15,11 +15,11 @@ use crate::command::option;
 const NOT_FOUND: &str = include_str!("error.html");
 
 /// Names of the options that only `weft serve` has.
-pub(crate) const IDS: [&str; 8] =
-    ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control", "cors", "open"];
+pub(crate) const IDS: [&str; 9] =
+    ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control", "cors", "open", "qr"];
 
 /// Returns these options for clap.
-pub(crate) fn args() -> [Arg; 8] {
+pub(crate) fn args() -> [Arg; 9] {
     let flag = |name| Arg::new(name).long(name).action(ArgAction::SetTrue);
     [
         flag(IDS[0]).help("directories without an index are not found"),
@@ -33,6 +33,7 @@ pub(crate) fn args() -> [Arg; 8] {
             .help("such as \"max-age=3600\": how long browsers may cache files [not set]"),
         flag(IDS[6]).help("let pages of every origin read the files (Access-Control-Allow-Origin: *)"),
         flag(IDS[7]).help("open the page in a browser"),
+        flag(IDS[8]).help("show a QR code of the address in the local network, for a phone"),
     ]
     .map(|arg| arg.help_heading("Options of weft serve"))
 }
@@ -49,6 +50,7 @@ pub(crate) struct Folder {
     pub(crate) cache_control: Option<HeaderValue>,
     pub(crate) cors: bool,
     pub(crate) open: bool,
+    pub(crate) qr: bool,
 }
 
 impl From<&Given<'_>> for Folder {
@@ -63,6 +65,7 @@ impl From<&Given<'_>> for Folder {
             cache_control: given.one("cache-control"),
             cors: given.has("cors"),
             open: given.has("open"),
+            qr: given.has("qr"),
         }
     }
 }

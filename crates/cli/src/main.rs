@@ -8,6 +8,7 @@ mod help;
 mod logger;
 mod place;
 mod probes;
+mod qr;
 mod serving;
 mod tls;
 
@@ -15,7 +16,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Action, Usage};
-use weftwork::HandlerExt;
+use weftwork::{HandlerExt, Running};
 
 /// Exit code if the user must change something: the arguments, the environment, or the program that uses the port.
 const EXIT_USAGE: u8 = 2;
@@ -37,11 +38,16 @@ fn run() -> Result<(), Usage> {
         Action::Engines => say(help::engines().trim_end()),
         Action::Completions(shell) => say(help::completions(shell).trim_end()),
         Action::Man => say(help::manual()?.trim_end()),
-        Action::Demo(options) => serving::serve("demo", &options, false, demo::demo)?,
+        Action::Demo(options) => serving::serve("demo", &options, |_| {}, demo::demo)?,
         Action::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
             let files = folder.files()?.with(folder::for_people).with(folder::for_other_origins(folder.cors));
-            serving::serve(&title, &options, folder.open, |probes| {
+            let (opens, has_qr) = (folder.open, folder.qr);
+            let shown = move |running: &Running| {
+                has_qr.then(|| qr::show(running));
+                opens.then(|| serving::open_browser(running));
+            };
+            serving::serve(&title, &options, shown, |probes| {
                 probes.before(files, move |name| folder.has_file(name))
             })?;
         }

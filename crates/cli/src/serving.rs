@@ -30,12 +30,12 @@ const VARIABLES: [&str; 9] = [
     tls::VARIABLES[1],
 ];
 
-/// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT. `opens` says whether a browser
-/// shows the first address.
+/// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT. `shown` gets the
+/// server once it listens.
 pub(crate) fn serve<H: Handler>(
     title: &str,
     options: &Options,
-    opens: bool,
+    shown: impl FnOnce(&Running),
     site: impl FnOnce(Probes) -> H,
 ) -> Result<(), Usage> {
     // Shells and service files unset a variable by making it empty.
@@ -97,19 +97,23 @@ pub(crate) fn serve<H: Handler>(
     }
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
-    opens.then(|| open_browser(&running));
+    shown(&running);
     say(running.wait(signals)?);
     Ok(())
 }
 
 /// Opens the access log, if there is one. A person at a terminal, or one who looks for errors, sees a line a request.
 fn access_log(file: Option<String>, style: LogStyle, level: LevelFilter) -> Result<Option<AccessLog>, Usage> {
+    let is_terminal = std::io::stdout().is_terminal();
+    // https://no-color.org: an empty variable has no effect.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let format = match style {
         LogStyle::Json => LogFormat::Json,
         LogStyle::Text if file.is_some() => LogFormat::Combined,
+        LogStyle::Text if is_terminal && !no_color => LogFormat::Terminal,
         LogStyle::Text => LogFormat::Short,
     };
-    let is_seen = std::io::stdout().is_terminal() || level >= LevelFilter::Debug;
+    let is_seen = is_terminal || level >= LevelFilter::Debug;
     Ok(match file.as_deref() {
         Some("-") => Some(AccessLog::to_stdout(format)?),
         Some(path) => Some(AccessLog::to_file(format, path)?),
@@ -185,7 +189,7 @@ fn announce(title: &str, running: &Running) {
 }
 
 /// Opens the first address that has a URL in the browser of the desktop. The server runs on if that fails.
-fn open_browser(running: &Running) {
+pub(crate) fn open_browser(running: &Running) {
     let url = running.addresses().iter().find_map(|address| {
         let scheme = if running.has_tls(address) { "https" } else { "http" };
         Some(address.url()?.replacen("http", scheme, 1))

@@ -3,7 +3,7 @@
 /// Words of each page at most, counted as `wc -w` counts.
 pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 2000),
-    ("CHANGELOG.md", 1450),
+    ("CHANGELOG.md", 1485),
     ("CONTRIBUTING.md", 950),
     ("README.md", 800),
     ("SECURITY.md", 430),
@@ -23,7 +23,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/engines.md", 1500),
     ("docs/http2.md", 785),
     ("docs/https.md", 720),
-    ("docs/middleware.md", 2440),
+    ("docs/middleware.md", 2420),
     ("docs/performance.md", 2500),
     ("docs/testing.md", 850),
     ("examples/README.md", 200),

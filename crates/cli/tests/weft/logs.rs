@@ -118,19 +118,27 @@ fn the_level_debug_shows_requests_and_the_log_has_its_time() {
     let (time, rest) = line.split_once(' ').unwrap();
     assert_eq!((time.len(), &rest[..12]), ("2026-11-28T07:01:02.123Z".len(), "weft: info: "), "{line}");
     let (_, out, _) = weft.end();
-    assert!(out.contains(" 127.0.0.1 GET /hello.txt?a=b 200 5 B ") && out.contains(" ms\n"), "{out}");
+    assert!(out.contains(" 127.0.0.1       GET /hello.txt?a=b\n"), "{out}");
+    assert!(out.contains("Z 200 ") && out.contains("      5 B "), "{out}");
 }
 
-/// Without any flag.
+/// Without any flag. The status has a colour, unless NO_COLOR is set.
 #[test]
 fn a_person_at_a_terminal_sees_each_request() {
-    let (master, slave) = terminal();
-    let child = command("--port 0", &[]).stdout(slave).spawn().unwrap();
-    let mut weft = Weft::started(child, master);
-    assert_eq!(weft.connect().ask("GET /health").status, 200);
-    weft.signal("-TERM");
-    let line = weft.says("/health");
-    assert!(line.contains(" 127.0.0.1 GET /health 200 2 B ") && line.ends_with(" ms\r\n"), "{line:?}");
+    for (no_color, ok, missing) in
+        [("", "Z \x1b[32m200\x1b[0m ", "Z \x1b[33m404\x1b[0m "), ("1", "Z 200 ", "Z 404 ")]
+    {
+        let (master, slave) = terminal();
+        let child = command("--port 0", &[("NO_COLOR", no_color)]).stdout(slave).spawn().unwrap();
+        let mut weft = Weft::started(child, master);
+        let mut client = weft.connect();
+        assert_eq!([client.ask("GET /health").status, client.ask("GET /nothing").status], [200, 404]);
+        weft.signal("-TERM");
+        let line = weft.says("/health");
+        assert!(line.contains(ok) && line.ends_with("      2 B 127.0.0.1       GET /health\r\n"), "{line:?}");
+        let line = weft.says("/nothing");
+        assert!(line.contains(missing), "{line:?}");
+    }
 }
 
 #[test]

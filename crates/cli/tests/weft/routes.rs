@@ -61,6 +61,12 @@ fn one_run_of_block_at_a_time() {
     let weft = Weft::start("--port 0");
     let mut client = weft.connect();
     assert_eq!(client.ask("GET /block.svg").status, 404);
+    for field in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Origin: null"] {
+        client.send(
+            format!("POST /block HTTP/1.1\r\nHost: here\r\n{field}\r\nContent-Length: 0\r\n\r\n").as_bytes(),
+        );
+        assert_eq!(client.answer(false).status, 403, "{field}");
+    }
     client.send(b"POST /block?wait=true HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n");
     let mut events = weft.connect();
     events.send(b"GET /block/events HTTP/1.1\r\nHost: here\r\n\r\n");

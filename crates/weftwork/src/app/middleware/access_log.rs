@@ -26,9 +26,12 @@ pub enum LogFormat {
     Common,
     /// The Common format with `"referer" "user agent"` before the duration.
     Combined,
-    /// `time client method target status bytes milliseconds`, for people who watch a terminal: the time in UTC, to the
-    /// millisecond. The reason follows if the request failed.
+    /// `time status duration bytes client method target` in columns, for people: the time in UTC, to the millisecond,
+    /// durations as `1.25 ms`, and bytes as `12.3 KiB`. The reason follows if the request failed.
     Short,
+    /// The Short format with the status in the colour of its class, for a terminal. By convention, programs use no colour if
+    /// the variable `NO_COLOR` is set.
+    Terminal,
     /// One JSON object per line. It has the fields of `Combined` by name, the time to the microsecond, scheme and host,
     /// the [pattern](Next::pattern) of the route, `queued` (the seconds of waiting for a thread), and `whole`, which is
     /// false if the response was not written to its end. `error` has the reason if a request failed, as in

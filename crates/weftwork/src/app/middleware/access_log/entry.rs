@@ -96,7 +96,8 @@ impl Entry {
         let at = SystemTime::now().checked_sub(took).unwrap_or(SystemTime::UNIX_EPOCH);
         match self.format {
             LogFormat::Json => self.json(&mut line, end, at, took),
-            LogFormat::Short => self.short(&mut line, end, at, took),
+            LogFormat::Short => self.short(&mut line, end, at, took, ["", ""]),
+            LogFormat::Terminal => self.short(&mut line, end, at, took, colour(end.shown_status())),
             LogFormat::Common | LogFormat::Combined => self.text(&mut line, end, at, took),
         }
         line.push('\n');
@@ -139,12 +140,16 @@ impl Entry {
         write_args(line, format_args!(" {:.6}", took.as_secs_f64()));
     }
 
-    fn short(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration) {
-        write_args(line, format_args!("{} ", Date::of(at).rfc3339(at, 3)));
-        match self.client {
-            Some(client) => write_args(line, format_args!("{client} ")),
-            None => line.push_str("- "),
-        }
+    /// Writes the part of known width first. `around` is written around the status.
+    fn short(&self, line: &mut String, end: &ResponseEnd, at: SystemTime, took: Duration, around: [&str; 2]) {
+        let client = self.client.map_or_else(|| "-".to_owned(), |client| client.to_string());
+        let duration = scaled(took.as_micros() as f64, 1000.0, &["us", "ms", "s"]);
+        let bytes = scaled(end.body_bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]);
+        let (time, status, [before, after]) = (Date::of(at).rfc3339(at, 3), end.shown_status(), around);
+        write_args(
+            line,
+            format_args!("{time} {before}{status}{after} {duration:>7} {bytes:>8} {client:<15} "),
+        );
         match &self.line {
             Some(Line { method, target, .. }) => {
                 push_escaped(line, method.as_str().as_bytes(), b"");
@@ -153,8 +158,6 @@ impl Entry {
             }
             None => line.push('-'),
         }
-        let millis = took.as_secs_f64() * 1000.0;
-        write_args(line, format_args!(" {} {} B {millis:.3} ms", end.shown_status(), end.body_bytes));
         if let Some(error) = end.error {
             write_args(line, format_args!(" ({error})"));
         }
@@ -183,6 +186,34 @@ impl Entry {
         let (queued, took) = (self.arrival.queued.as_secs_f64(), took.as_secs_f64());
         write_args(line, format_args!(",\"queued\":{queued:.3},\"seconds\":{took:.6}}}"));
     }
+}
+
+/// Returns the escape sequences before and after a status: green, cyan, yellow and red for 2xx to 5xx (ECMA-48 section 8.3.117).
+fn colour(status: u16) -> [&'static str; 2] {
+    let before = match status {
+        200..300 => "\x1b[32m",
+        300..400 => "\x1b[36m",
+        400..500 => "\x1b[33m",
+        500.. => "\x1b[31m",
+        _ => return ["", ""],
+    };
+    [before, "\x1b[0m"]
+}
+
+/// Returns a number of the first unit in the largest unit that it has, with three digits. Each unit is `step` of the one before.
+fn scaled(number: f64, step: f64, units: &[&str]) -> String {
+    let (mut number, mut unit) = (number, 0);
+    while number >= step && unit + 1 < units.len() {
+        number /= step;
+        unit += 1;
+    }
+    let digits = match number {
+        _ if unit == 0 => 0,
+        ..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{number:.digits$} {}", units[unit])
 }
 
 fn write_args(line: &mut String, text: std::fmt::Arguments<'_>) {
@@ -295,6 +326,18 @@ mod tests {
         assert_eq!(Date::of(at).rfc3339(at, 6), "1994-11-06T08:49:37.042001Z");
         let before = Date::of(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
         assert_eq!(before.year(), "1970");
+    }
+
+    #[test]
+    fn numbers_have_a_readable_unit() {
+        for (us, text) in
+            [(0, "0 us"), (999, "999 us"), (1_250, "1.25 ms"), (45_678, "45.7 ms"), (2_000_000, "2.00 s")]
+        {
+            assert_eq!(scaled(f64::from(us), 1000.0, &["us", "ms", "s"]), text);
+        }
+        for (bytes, text) in [(5, "5 B"), (1023, "1023 B"), (1536, "1.50 KiB"), (u32::MAX, "4096 MiB")] {
+            assert_eq!(scaled(f64::from(bytes), 1024.0, &["B", "KiB", "MiB"]), text);
+        }
     }
 
     #[test]
