@@ -52,7 +52,7 @@ pub async fn start(app: Router) -> Sites {
 
 /// Starts an app on an engine.
 pub fn start_on(engine: Engine, app: Router) -> Running {
-    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).settings(|s| s.http2_cleartext(true));
     server.start(serve_tower(app).body_bytes_max(u64::MAX)).unwrap()
 }
 

@@ -5,12 +5,19 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::Request;
 use axum::response::Response;
 use axum::routing::{any, get};
+use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
+use http_body_util::Empty;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::ext::Protocol;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::sync::broadcast;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{self, Message as Sent};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use weftwork_interop::start;
@@ -86,8 +93,9 @@ async fn addresses() -> (weftwork_interop::Sites, Vec<SocketAddr>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_echo_repeats_and_closes() {
     let (_sites, addresses) = addresses().await;
-    for address in addresses {
-        let mut client = connect(address, "/echo").await;
+    for (address, path) in addresses.into_iter().flat_map(|address| [(address, "/echo"), (address, "/slow")])
+    {
+        let mut client = connect(address, path).await;
         for length in [0, 1, 125, 126, 70_000, 1 << 20] {
             let sent = "x".repeat(length);
             client.send(Sent::text(sent.clone())).await.unwrap();
@@ -141,5 +149,69 @@ async fn other_requests_are_refused() {
     for address in addresses {
         let error = connect_async(format!("ws://{address}/missing")).await.unwrap_err();
         assert!(matches!(error, tungstenite::Error::Http(response) if response.status() == 404));
+    }
+}
+
+/// Opens a connection of HTTP/2 whose settings have arrived.
+async fn connect_http2(address: SocketAddr) -> SendRequest<Empty<Bytes>> {
+    let socket = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), socket).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(format!("http://{address}/missing")).body(Empty::new()).unwrap();
+    assert_eq!(client.send_request(request).await.unwrap().status(), 404);
+    client
+}
+
+fn extended_connect(address: SocketAddr, path: &str, protocol: &'static str) -> Request<Empty<Bytes>> {
+    let request = Request::connect(format!("http://{address}{path}"));
+    let request = request.header("sec-websocket-version", "13").header("sec-websocket-protocol", "a, b");
+    request.extension(Protocol::from_static(protocol)).body(Empty::new()).unwrap()
+}
+
+/// RFC 8441
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_of_http2_is_one_of_http1() {
+    let (_sites, addresses) = addresses().await;
+    for address in addresses {
+        let mut http2 = connect_http2(address).await;
+        for path in ["/echo", "/slow"] {
+            let response = http2.send_request(extended_connect(address, path, "websocket")).await.unwrap();
+            assert_eq!(response.status(), 200, "{address}");
+            let stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+            let mut client = WebSocketStream::from_raw_socket(stream, Role::Client, None).await;
+            for length in [0, 126, 70_000, 1 << 20] {
+                let sent = "x".repeat(length);
+                client.send(Sent::text(sent.clone())).await.unwrap();
+                let got = client.next().await.unwrap().unwrap().into_text().unwrap();
+                assert!(got.as_str() == sent, "{length} bytes");
+            }
+            client.close(None).await.unwrap();
+            assert!(matches!(client.next().await, Some(Ok(Sent::Close(_)))));
+            assert!(client.next().await.is_none());
+        }
+        let response = http2.send_request(extended_connect(address, "/kind", "websocket")).await.unwrap();
+        assert_eq!(response.headers()["sec-websocket-protocol"], "b");
+        let statuses = [
+            ("/echo", "other", 400), // axum wants another protocol.
+            ("/missing", "websocket", 404),
+            ("/chat", "websocket", 405), // It is routed by `get`.
+        ];
+        for (path, protocol, status) in statuses {
+            let response = http2.send_request(extended_connect(address, path, protocol)).await.unwrap();
+            assert_eq!(response.status(), status, "{path} {protocol}");
+        }
+    }
+}
+
+/// A service that answers 200 without the protocol would let the client wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extended_connect_without_its_protocol_is_501() {
+    let app = Router::new().route("/any", any(|| async { "hello" }));
+    let sites = start(app).await;
+    for server in &sites.weft {
+        let address = server.local_addr().unwrap();
+        let mut http2 = connect_http2(address).await;
+        let response = http2.send_request(extended_connect(address, "/any", "websocket")).await.unwrap();
+        assert_eq!(response.status(), 501, "{}", server.engine());
     }
 }

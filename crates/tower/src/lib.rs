@@ -56,7 +56,7 @@
 //! |---|---|
 //! | `axum` | `ConnectInfo<SocketAddr>` in each request |
 //! | `tokio` | the context of a runtime: timers, sockets, `tokio::spawn`. `TowerHandler::tokio`, `TowerHandler::spawned` |
-//! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work, over HTTP/1.1 |
+//! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work |
 //!
 //! No feature is a default.
 //!

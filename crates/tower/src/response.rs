@@ -60,9 +60,8 @@ where
         head.headers.remove(header::CONTENT_LENGTH);
     }
     #[cfg(feature = "upgrade")]
-    if head.status == StatusCode::SWITCHING_PROTOCOLS
-        && let Some(upgrade) = wanted.upgrade
-        && let Some(protocol) = head.headers.remove(header::UPGRADE)
+    if let Some(upgrade) = wanted.upgrade
+        && let Some(protocol) = upgrade.accepted(&mut head)
     {
         return with_fields(upgrade.accept(protocol), head.headers);
     }

@@ -1,7 +1,7 @@
 //! Upgrades for services that call `hyper::upgrade::on`, such as the WebSockets of axum.
 //!
 //! Only hyper makes an `OnUpgrade`. So a connection of hyper is upgraded here over a pipe in memory, and its `OnUpgrade` goes
-//! to the service. If the service answers 101, the other end of the pipe is joined with the client.
+//! to the service. If the service accepts the upgrade, the other end of the pipe is joined with the client.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, Version, header, response};
+use hyper::ext::Protocol;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::OnUpgrade;
 use weftwork::{Feed, FeedSender, Response, UpgradeHandler};
@@ -26,6 +27,8 @@ const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// An upgrade that a service may accept.
 pub(crate) struct Upgrade {
     pipe: Arc<Pipe>,
+    /// Protocol of an extended CONNECT.
+    protocol: Option<HeaderValue>,
 }
 
 impl Upgrade {
@@ -34,9 +37,22 @@ impl Upgrade {
         if !head.headers().contains_key(header::UPGRADE) {
             return None;
         }
+        let protocol = if head.version() == Version::HTTP_2 { extended_connect(head) } else { None };
         let pipe = Arc::new(Pipe::default());
         head.extensions_mut().insert(on_upgrade(&pipe)?);
-        Some(Upgrade { pipe })
+        Some(Upgrade { pipe, protocol })
+    }
+
+    /// Takes the protocol to which a response switches. Over HTTP/2, that is any 2xx of a service that has kept the `OnUpgrade`.
+    pub(crate) fn accepted(&self, head: &mut response::Parts) -> Option<HeaderValue> {
+        match &self.protocol {
+            Some(protocol) => {
+                let is_kept = matches!(self.pipe.lock().to_client, ToClient::Unanswered);
+                (is_kept && head.status.is_success()).then(|| protocol.clone())
+            }
+            None if head.status == StatusCode::SWITCHING_PROTOCOLS => head.headers.remove(header::UPGRADE),
+            None => None,
+        }
     }
 
     /// Returns 101, and joins the client with the service.
@@ -48,10 +64,19 @@ impl Upgrade {
 }
 
 impl Drop for Upgrade {
-    /// A service that does not answer 101 and reads on finds the end.
+    /// A service that does not accept and reads on finds the end.
     fn drop(&mut self) {
         self.pipe.refuse();
     }
+}
+
+/// Undoes what weftwork makes of an extended CONNECT (RFC 8441 section 4), so that the service sees what hyper makes of it.
+fn extended_connect(head: &mut http::Request<()>) -> Option<HeaderValue> {
+    head.headers_mut().remove(header::CONNECTION);
+    let protocol = head.headers_mut().remove(header::UPGRADE)?;
+    *head.method_mut() = Method::CONNECT;
+    head.extensions_mut().insert(Protocol::from(protocol.to_str().ok()?));
+    Some(protocol)
 }
 
 fn on_upgrade(pipe: &Arc<Pipe>) -> Option<OnUpgrade> {
