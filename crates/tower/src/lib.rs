@@ -57,6 +57,7 @@
 //! | `axum` | `ConnectInfo<SocketAddr>` in each request |
 //! | `tokio` | the context of a runtime: timers, sockets, `tokio::spawn`. `TowerHandler::tokio`, `TowerHandler::spawned` |
 //! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work |
+//! | `into-service` | the other way: `into_service` makes a service of a running server, to mount handlers in axum |
 //!
 //! No feature is a default.
 //!
@@ -82,6 +83,8 @@ mod handler;
 mod place;
 mod request;
 mod response;
+#[cfg(feature = "into-service")]
+mod service;
 #[cfg(feature = "tokio")]
 mod task;
 #[cfg(feature = "upgrade")]
@@ -89,3 +92,5 @@ mod upgrade;
 
 pub use body::RequestBody;
 pub use handler::{TowerHandler, serve_tower};
+#[cfg(feature = "into-service")]
+pub use service::{ResponseBody, WeftService, into_service};
