@@ -17,7 +17,7 @@
 //! ```
 //!
 #![cfg_attr(
-    not(all(feature = "full", feature = "_acme")),
+    not(feature = "full"),
     allow(rustdoc::broken_intra_doc_links, reason = "the guide and others link to items of features")
 )]
 #![doc = include_str!("guide.md")]
