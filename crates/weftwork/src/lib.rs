@@ -96,7 +96,9 @@ pub use settings::{ForwardedHeader, Networks, Setting, Settings, Source, TlsVers
 pub use shutdown::{LeakReport, ShutdownReport};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
-pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
+pub use testing::{
+    NoResponse, PendingResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse,
+};
 pub use transport::events::ServerStats;
 pub use transport::log_file::LogFile;
 pub use transport::panic_log::log_panics;

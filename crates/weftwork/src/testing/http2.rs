@@ -6,6 +6,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -33,7 +34,7 @@ impl TestClient {
     /// Sends requests over HTTP/2: as frames, through the real connection, in memory. Handlers see
     /// [`Request::version`](crate::Request::version) as HTTP/2. Default: HTTP/1.1.
     ///
-    /// Requests share one connection, one after the other. [`connect`](TestClient::connect), WebSockets and
+    /// Requests share one connection, one after the other, or at once ([`begin`](super::TestRequest::begin)). [`connect`](TestClient::connect), WebSockets and
     /// [`events`](TestClient::events) use HTTP/1.1.
     ///
     /// ```
@@ -45,6 +46,20 @@ impl TestClient {
     #[must_use]
     pub fn http2(self) -> TestClient {
         TestClient { is_http2: true, connection: None, ..self }
+    }
+}
+
+/// A request that was begun: see [`TestRequest::begin`](super::TestRequest::begin).
+#[must_use = "its response is read by `TestClient::finish`"]
+pub struct PendingResponse {
+    /// None if the connection had no streams left.
+    stream: Option<u32>,
+    pipe: Arc<Pipe>,
+}
+
+impl fmt::Debug for PendingResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingResponse").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
@@ -111,9 +126,34 @@ impl Http2Connection {
     pub(super) fn exchange(&mut self, request: Outgoing) -> Result<TestResponse, NoResponse> {
         let leaves = request.leave_after.is_some();
         self.ends.get_mut().client.begin(request, self.is_secured);
+        self.complete(leaves)
+    }
+
+    /// Sends a request, and does not wait for its response.
+    pub(super) fn begin(&mut self, request: Outgoing) -> PendingResponse {
+        let client = &mut self.ends.get_mut().client;
+        client.begin(request, self.is_secured);
+        let stream = client.set_aside();
         self.run();
-        let due = |this: &Http2Connection| this.requests.iter().filter_map(|conn| conn.response_due()).min();
-        while let Some(due) = due(self).filter(|due| *due > self.server.now()) {
+        PendingResponse { stream, pipe: self.pipe.clone() }
+    }
+
+    /// Waits for the response of a request that was begun.
+    pub(super) fn finish(&mut self, pending: &PendingResponse) -> Result<TestResponse, NoResponse> {
+        if let Some(stream) = pending.stream.filter(|_| Arc::ptr_eq(&pending.pipe, &self.pipe)) {
+            self.ends.get_mut().client.take_up(stream);
+        }
+        self.complete(false)
+    }
+
+    fn complete(&mut self, leaves: bool) -> Result<TestResponse, NoResponse> {
+        self.run();
+        let due = |this: &mut Http2Connection| {
+            let is_over = this.ends.get_mut().client.has_response();
+            let dues = this.requests.iter().filter_map(|conn| conn.response_due());
+            dues.min().filter(|due| !is_over && *due > this.server.now())
+        };
+        while let Some(due) = due(self) {
             self.server.advance_to(due);
             self.run();
         }

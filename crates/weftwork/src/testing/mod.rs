@@ -30,7 +30,8 @@ pub use connection::TestConnection;
 use connection::TestServer;
 use cookies::Cookies;
 pub use events::{TestEvent, TestEvents};
-use http2::{Http2Connection, Outgoing};
+use http2::Http2Connection;
+pub use http2::PendingResponse;
 use pipe::ClientStep;
 pub use request::TestRequest;
 #[cfg(test)]
@@ -300,7 +301,20 @@ impl TestClient {
         self.server.cx.stats()
     }
 
-    fn exchange_over_http2(&mut self, request: Outgoing) -> Result<TestResponse, NoResponse> {
+    /// Returns the response to a request that was [begun](TestRequest::begin).
+    ///
+    /// # Panics
+    /// Panics if there is no response. See [`TestRequest::try_send`].
+    #[track_caller]
+    pub fn finish(&mut self, pending: PendingResponse) -> TestResponse {
+        let answered = match &mut self.http2 {
+            Some(connection) => connection.finish(&pending),
+            None => Err(NoResponse::new("the connection has ended", b"")),
+        };
+        answered.unwrap_or_else(|none| panic!("{none}"))
+    }
+
+    fn over_http2<T>(&mut self, act: impl FnOnce(&mut Http2Connection) -> T) -> T {
         let kept = self.http2.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
         let mut connection = match kept {
             Some(kept) => kept,
@@ -309,9 +323,9 @@ impl TestClient {
                 Err(error) => panic!("cannot create a connection in memory: {error}"),
             },
         };
-        let answered = connection.exchange(request);
+        let done = act(&mut connection);
         self.http2 = Some(connection);
-        answered
+        done
     }
 
     fn exchange(

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
 use super::TestClient;
 use super::events::TestEvents;
-use super::http2::{BodyStep, Outgoing};
+use super::http2::{BodyStep, Outgoing, PendingResponse};
 use super::pipe::ClientStep;
 use super::response::{NoResponse, TestResponse};
 #[cfg(feature = "websocket")]
@@ -206,7 +206,7 @@ impl<'c> TestRequest<'c> {
         let answered = match self.client.is_http2 {
             true => {
                 let outgoing = self.outgoing();
-                self.client.exchange_over_http2(outgoing)?
+                self.client.over_http2(|connection| connection.exchange(outgoing))?
             }
             false => {
                 let steps = self.steps();
@@ -215,6 +215,39 @@ impl<'c> TestRequest<'c> {
         };
         self.keep_cookies(&answered.headers);
         Ok(answered)
+    }
+
+    /// Sends the request over HTTP/2, and does not wait for its response. Other requests can be sent meanwhile, on the same
+    /// connection. [`TestClient::finish`] waits for the response. Its cookies are not stored.
+    ///
+    /// Handlers run one after the other, on the thread of the test. A response that is sent later delays no other.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weftwork::prelude::*;
+    /// use weftwork::TestClient;
+    ///
+    /// let site = Router::new()
+    ///     .get("/late", |_: &mut Request| Response::text("late").with_delay(Duration::from_secs(60)))
+    ///     .get("/quick", |_: &mut Request| "quick");
+    /// let mut client = TestClient::new(site).http2();
+    /// let late = client.get("/late").begin();
+    /// assert_eq!(client.get("/quick").send().text(), "quick");
+    /// assert_eq!(client.elapsed(), Duration::ZERO);
+    /// assert_eq!(client.finish(late).text(), "late");
+    /// assert_eq!(client.elapsed(), Duration::from_secs(60));
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if the client does not use [`http2`](TestClient::http2).
+    #[track_caller]
+    pub fn begin(mut self) -> PendingResponse {
+        assert!(
+            self.client.is_http2,
+            "only a client of HTTP/2 sends several requests at once: TestClient::http2"
+        );
+        let outgoing = self.outgoing();
+        self.client.over_http2(|connection| connection.begin(outgoing))
     }
 
     fn keep_cookies(&mut self, answered: &HeaderMap) {

@@ -31,7 +31,7 @@ pub(in crate::testing) enum BodyStep {
     Continue,
 }
 
-/// The request in progress, and what has come for it.
+/// A request in progress, and what has come for it.
 struct Exchange {
     stream: u32,
     steps: VecDeque<BodyStep>,
@@ -62,7 +62,12 @@ pub(super) struct Client {
     send_window: Window,
     /// Bytes that were read, and that the server may not send again.
     taken: u32,
+    /// The request whose response the test waits for.
     exchange: Option<Exchange>,
+    /// Requests whose responses the test wants later.
+    pending: Vec<Exchange>,
+    /// Stream of the request that pauses.
+    paused: u32,
     /// The server takes no more requests.
     is_over: bool,
     /// No step of the body is made now.
@@ -85,6 +90,8 @@ impl Client {
             send_window: Window::default(),
             taken: 0,
             exchange: None,
+            pending: Vec::new(),
+            paused: 0,
             is_over: false,
             is_pausing: false,
         }
@@ -131,6 +138,24 @@ impl Client {
         });
     }
 
+    /// Sets the request aside that was just begun. Returns its stream, unless there was none left.
+    pub(super) fn set_aside(&mut self) -> Option<u32> {
+        let exchange = self.exchange.take()?;
+        let stream = exchange.stream;
+        self.pending.push(exchange);
+        Some(stream)
+    }
+
+    /// Takes up a request that was set aside.
+    pub(super) fn take_up(&mut self, stream: u32) {
+        let at = self.pending.iter().position(|exchange| exchange.stream == stream);
+        self.exchange = at.map(|at| self.pending.remove(at));
+    }
+
+    fn exchange_of(&mut self, stream: u32) -> Option<&mut Exchange> {
+        self.exchange.iter_mut().chain(&mut self.pending).find(|exchange| exchange.stream == stream)
+    }
+
     /// Takes the bytes to send.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
@@ -144,56 +169,26 @@ impl Client {
         })
     }
 
-    /// Runs the next step of the body.
+    /// Runs the next step of a body.
     pub(super) fn run_step(&mut self) -> NextStep {
-        let Some(exchange) = &mut self.exchange else { return NextStep::Idle };
-        if self.is_pausing || exchange.has_sent_all || exchange.reset.is_some() {
+        if self.is_pausing {
             return NextStep::Idle;
         }
-        let said_continue =
-            || exchange.response.interims.iter().any(|(status, _)| *status == StatusCode::CONTINUE);
-        match exchange.steps.front_mut() {
-            None => {
-                exchange.has_sent_all = true;
-                Http2::write_data(exchange.stream, b"", true, &mut self.output);
-                return NextStep::Sent;
-            }
-            Some(BodyStep::Continue) if !said_continue() => return NextStep::Idle,
-            Some(BodyStep::Continue) => {}
-            // A client that reads while it sends sees that the response has ended.
-            Some(BodyStep::Pause(_)) if exchange.is_whole => return NextStep::Idle,
-            Some(BodyStep::Pause(time)) => {
-                let time = *time;
-                exchange.steps.pop_front();
-                return NextStep::Pause(time);
-            }
-            Some(BodyStep::Data(data)) => {
-                let room = self.send_window.available().min(exchange.send_window.available());
-                let count = data.len().min(room as usize).min(DATA_BYTES_MAX);
-                if count == 0 && !data.is_empty() {
-                    return NextStep::Idle;
+        for exchange in self.exchange.iter_mut().chain(&mut self.pending) {
+            match exchange.run_step(&mut self.send_window, &mut self.output) {
+                NextStep::Idle => {}
+                step => {
+                    self.paused = exchange.stream;
+                    return step;
                 }
-                // They were just compared.
-                let _ = self.send_window.take(count as u32, 0);
-                let _ = exchange.send_window.take(count as u32, exchange.stream);
-                let part: Vec<u8> = data.drain(..count).collect();
-                if !data.is_empty() {
-                    Http2::write_data(exchange.stream, &part, false, &mut self.output);
-                    return NextStep::Sent;
-                }
-                exchange.steps.pop_front();
-                exchange.has_sent_all = exchange.steps.is_empty();
-                Http2::write_data(exchange.stream, &part, exchange.has_sent_all, &mut self.output);
-                return NextStep::Sent;
             }
         }
-        exchange.steps.pop_front();
-        self.run_step()
+        NextStep::Idle
     }
 
     /// Puts back the rest of a pause.
     pub(super) fn resume_pause(&mut self, time: Duration) {
-        if let Some(exchange) = &mut self.exchange {
+        if let Some(exchange) = self.exchange_of(self.paused) {
             exchange.steps.push_front(BodyStep::Pause(time));
         }
     }
@@ -229,18 +224,18 @@ impl Client {
             HeaderMap::from_iter(parsed)
         };
         match frame {
-            Frame::Response { status, ends, .. } => {
+            Frame::Response { stream, status, ends, .. } => {
                 let headers = fields(self);
-                let Some(exchange) = &mut self.exchange else { return };
+                let Some(exchange) = self.exchange_of(stream) else { return };
                 if status.is_informational() {
                     return exchange.response.interims.push((status, headers));
                 }
                 (exchange.response.status, exchange.response.headers) = (status, headers);
                 (exchange.has_head, exchange.is_whole) = (true, ends);
             }
-            Frame::Trailers { .. } => {
+            Frame::Trailers { stream } => {
                 let trailers = fields(self);
-                let Some(exchange) = &mut self.exchange else { return };
+                let Some(exchange) = self.exchange_of(stream) else { return };
                 (exchange.response.trailers, exchange.is_whole) = (trailers, true);
             }
             Frame::Data { stream, start, len, flow, ends, .. } => {
@@ -249,10 +244,7 @@ impl Client {
                 if self.taken > Window::MAX / 2 {
                     Http2::write_window_update(0, std::mem::take(&mut self.taken), &mut self.output);
                 }
-                let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stream == stream)
-                else {
-                    return;
-                };
+                let Some(exchange) = self.exchange_of(stream) else { return };
                 exchange.body.extend_from_slice(&bytes[start..start + len]);
                 exchange.is_whole = ends;
             }
@@ -261,18 +253,18 @@ impl Client {
                 let _ = self.send_window.add(by, 0);
             }
             Frame::Window { stream, by } => {
-                if let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stream == stream) {
+                if let Some(exchange) = self.exchange_of(stream) {
                     let _ = exchange.send_window.add(by, stream);
                 }
             }
             Frame::Settings { window_shift } => {
-                if let Some(exchange) = &mut self.exchange {
+                for exchange in self.exchange.iter_mut().chain(&mut self.pending) {
                     let _ = exchange.send_window.shift(window_shift);
                 }
                 Http2::write_settings_ack(&mut self.output);
             }
             Frame::Reset { stream, code } => {
-                if let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stream == stream) {
+                if let Some(exchange) = self.exchange_of(stream) {
                     exchange.reset = Some(code);
                 }
             }
@@ -307,5 +299,53 @@ impl Client {
         let received = response.bytes().clone();
         let partial = exchange.has_head.then_some(response);
         Err(NoResponse::new(format!("{why} before the end of {within}"), &received).with_partial(partial))
+    }
+}
+
+impl Exchange {
+    /// Runs the next step of the body.
+    fn run_step(&mut self, send_window: &mut Window, output: &mut Vec<u8>) -> NextStep {
+        if self.has_sent_all || self.reset.is_some() {
+            return NextStep::Idle;
+        }
+        let said_continue =
+            || self.response.interims.iter().any(|(status, _)| *status == StatusCode::CONTINUE);
+        match self.steps.front_mut() {
+            None => {
+                self.has_sent_all = true;
+                Http2::write_data(self.stream, b"", true, output);
+                return NextStep::Sent;
+            }
+            Some(BodyStep::Continue) if !said_continue() => return NextStep::Idle,
+            Some(BodyStep::Continue) => {}
+            // A client that reads while it sends sees that the response has ended.
+            Some(BodyStep::Pause(_)) if self.is_whole => return NextStep::Idle,
+            Some(BodyStep::Pause(time)) => {
+                let time = *time;
+                self.steps.pop_front();
+                return NextStep::Pause(time);
+            }
+            Some(BodyStep::Data(data)) => {
+                let room = send_window.available().min(self.send_window.available());
+                let count = data.len().min(room as usize).min(DATA_BYTES_MAX);
+                if count == 0 && !data.is_empty() {
+                    return NextStep::Idle;
+                }
+                // They were just compared.
+                let _ = send_window.take(count as u32, 0);
+                let _ = self.send_window.take(count as u32, self.stream);
+                let part: Vec<u8> = data.drain(..count).collect();
+                if !data.is_empty() {
+                    Http2::write_data(self.stream, &part, false, output);
+                    return NextStep::Sent;
+                }
+                self.steps.pop_front();
+                self.has_sent_all = self.steps.is_empty();
+                Http2::write_data(self.stream, &part, self.has_sent_all, output);
+                return NextStep::Sent;
+            }
+        }
+        self.steps.pop_front();
+        self.run_step(send_window, output)
     }
 }

@@ -111,6 +111,34 @@ fn time_is_the_clients() {
     assert_eq!(client.elapsed(), SECOND * 120);
 }
 
+/// Late responses and slow uploads hold up no other request of their connection.
+#[test]
+fn several_requests_are_sent_at_once() {
+    let mut client = client();
+    let late: Vec<_> = (0..50).map(|_| client.get("/later").begin()).collect();
+    let upload = client.post("/echo").body(vec![b'x'; 3_000_000]).begin();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").send().status, StatusCode::OK);
+    }
+    assert_eq!(client.finish(upload).bytes().len(), 3_000_000);
+    assert_eq!(client.elapsed(), Duration::ZERO);
+    for late in late.into_iter().rev() {
+        assert_eq!(client.finish(late).text(), "late");
+    }
+    assert_eq!((client.elapsed(), client.stats().connections), (SECOND * 60, 1));
+}
+
+#[test]
+#[should_panic(expected = "the connection has no streams left")]
+fn a_request_of_another_connection_has_no_response() {
+    let mut client = client();
+    let late = client.get("/later").begin();
+    assert_eq!(client.get("/close").send().text(), "last");
+    client.advance(SECOND * 3600);
+    assert_eq!(client.get("/").send().status, StatusCode::OK);
+    client.finish(late);
+}
+
 #[test]
 fn an_idle_connection_is_replaced() {
     let mut client = client();
