@@ -123,13 +123,19 @@ fn responses_of_the_server_itself_are_seen() {
     }
 }
 
+/// Returns once the client has left, as a handler that works for long would look.
+fn wait_for_leave(req: &Request) {
+    eventually("the client has left", || req.client_gone());
+}
+
 /// The client leaves while the handler runs. The handler's 200 reaches nobody.
 #[test]
 fn a_client_that_left_is_not_a_200() {
     let gate = Arc::new(Gate::default());
     let passed = gate.clone();
-    let slow = move |_: &mut Request| {
+    let slow = move |req: &mut Request| {
         passed.pass();
+        wait_for_leave(req);
         "passed"
     };
     let observed = Observed::start(Router::new().get("/slow", slow), |settings| settings);
@@ -154,8 +160,9 @@ fn a_client_that_closes_does_not_get_its_200() {
     for address in ["127.0.0.1:0", &path.address()] {
         let gate = Arc::new(Gate::default());
         let passed = gate.clone();
-        let large = move |_: &mut Request| {
+        let large = move |req: &mut Request| {
             passed.pass();
+            wait_for_leave(req);
             Response::bytes(vec![b'x'; 32 << 20])
         };
         let observed = Observed::start_at(address, Router::new().get("/large", large), |settings| settings);
