@@ -301,14 +301,17 @@ async fn a_large_body_is_echoed_as_it_arrives() {
         .route("/length", post(|body: Body| async move { ([(header::CONTENT_LENGTH, 32 << 20)], body) }));
     let sites = start(app).await;
     let part = Bytes::from(vec![b'x'; 1 << 20]);
-    for path in ["/echo", "/length"] {
-        let echoed = sites
-            .same(|client, site| {
-                let parts = tokio_stream::iter(vec![Ok::<_, Infallible>(part.clone()); 32]);
-                client.post(format!("{site}{path}")).body(reqwest::Body::wrap_stream(parts))
-            })
-            .await;
-        assert_eq!(echoed.body.unwrap().len(), 32 << 20, "{path}");
+    let post = |client: &Client, url: String| {
+        let parts = tokio_stream::iter(vec![Ok::<_, Infallible>(part.clone()); 32]);
+        client.post(url).body(reqwest::Body::wrap_stream(parts))
+    };
+    let echoed = sites.same(|client, site| post(client, format!("{site}/echo"))).await;
+    assert_eq!(echoed.body.unwrap().len(), 32 << 20);
+    // hyper is not asked: its response ends before the last chunk of the request, and then hyper may reset the connection.
+    for server in &sites.weft {
+        let url = format!("http://{}/length", server.local_addr().unwrap());
+        let echoed = post(&weftwork_interop::client(), url).send().await.unwrap();
+        assert_eq!(echoed.bytes().await.unwrap().len(), 32 << 20, "{}", server.engine());
     }
 }
 
