@@ -111,8 +111,9 @@ pub(crate) struct StreamPipe {
     /// The handler has the request, or the connection refuses it: see [`StreamPipe::claim`].
     is_claimed: AtomicBool,
     flow: Mutex<Flow>,
-    /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait.
-    signals: [OnceLock<WakePipe>; SIGNALS],
+    /// End a poll(2) of a thread that waits for the stream: see [`StreamPipe::fd`]. Each is created for its first wait. Few streams
+    /// have any.
+    signals: OnceLock<Box<[OnceLock<WakePipe>; SIGNALS]>>,
 }
 
 #[derive(Default)]
@@ -204,7 +205,7 @@ impl StreamPipe {
             hub: hub.clone(),
             is_claimed: AtomicBool::new(false),
             flow: Mutex::default(),
-            signals: Default::default(),
+            signals: OnceLock::new(),
         })
     }
 
@@ -291,7 +292,7 @@ impl StreamPipe {
     /// Wakes the request, wherever it waits.
     fn wake(&self, mut flow: MutexGuard<'_, Flow>) {
         let waiter = flow.waiter.take();
-        for (index, signal) in self.signals.iter().enumerate() {
+        for (index, signal) in self.signals.get().into_iter().flat_map(|signals| signals.iter().enumerate()) {
             if let Some(signal) = signal.get() {
                 update(signal, index, &mut flow);
             }
@@ -317,7 +318,7 @@ impl StreamPipe {
     }
 
     /// Leaves the rest of the response to the connection, without a copy.
-    pub(crate) fn leave(&self, parts: impl Iterator<Item = BodyPart>) {
+    pub(crate) fn leave(&self, parts: impl ExactSizeIterator<Item = BodyPart>) {
         let mut flow = lock(&self.flow);
         match flow.is_reset {
             true => {
@@ -325,6 +326,8 @@ impl StreamPipe {
                 self.drop_parts(parts);
             }
             false => {
+                // Streams that wait for their clients hold no more than they need.
+                flow.tail.reserve_exact(parts.len());
                 flow.tail.extend(parts);
                 self.note(flow);
             }
@@ -442,7 +445,7 @@ impl Duplex for StreamPipe {
     /// A change after the last attempt counts, also before the first call.
     fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>> {
         let index = usize::from(reads) + 2 * usize::from(writes);
-        let signal = &self.signals[index];
+        let signal = &self.signals.get_or_init(Box::default)[index];
         if signal.get().is_none() {
             // Another thread may have been first.
             let _ = signal.set(WakePipe::open()?);
