@@ -37,7 +37,7 @@ type RequestParts = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 /// Handlers run on the engine of their server, so a handler that blocks holds up no task. All settings of the server apply. A
 /// request passes through a socket pair, and a pool keeps the connections. The service must be called in a tokio runtime with
 /// I/O and time. Bodies are streamed both ways. An upgrade works over HTTP/1.1, if the outer server is hyper. The handler sees
-/// a peer without an address, and no extensions.
+/// a peer without an address, and no extensions. Leave `proxy_protocol` of the server off, because no connection has such a header.
 ///
 /// The service has no errors of its own, as axum wants. Its response is 503 if the server has ended, or has
 /// [`connections_max`](weftwork::Settings::connections_max) connections. The response is 502 if that of the server breaks off before its
