@@ -53,10 +53,9 @@ impl SessionStore for SqliteStore {
         Ok(())
     }
 
-    fn save(&self, id: &str, record: &SessionRecord) -> Result<()> {
+    fn save(&self, id: &str, record: &SessionRecord) -> Result<bool> {
         let update = "UPDATE sessions SET json = ?2, expiry = ?3 WHERE id = ?1";
-        self.db().execute(update, params![id, record.json, seconds(record.expiry)])?;
-        Ok(())
+        Ok(self.db().execute(update, params![id, record.json, seconds(record.expiry)])? > 0)
     }
 
     fn delete(&self, id: &str) -> Result<()> {

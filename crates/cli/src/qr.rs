@@ -18,7 +18,9 @@ pub(crate) fn show(running: &Running) {
         _ => None,
     });
     let Some(url) = network_url(listeners, local_ip()) else {
-        return log::warn!("--qr: no address can be reached from the local network, --host 0.0.0.0 adds one");
+        return log::warn!(
+            "--qr: no address can be reached from a local network: --host 0.0.0.0 adds one, if there is a network"
+        );
     };
     match picture(&url) {
         Ok(picture) => say(format_args!("in the local network: {url}\n{picture}")),

@@ -36,8 +36,14 @@ type RequestParts = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 ///
 /// Handlers run on the engine of their server, so a handler that blocks holds up no task. All settings of the server apply. A
 /// request passes through a socket pair, and a pool keeps the connections. The service must be called in a tokio runtime with
-/// I/O and time. Bodies are streamed both ways. An upgrade works over HTTP/1.1, if the outer server is hyper. The handler sees
-/// a peer without an address, and no extensions. Leave `proxy_protocol` of the server off, because no connection has such a header.
+/// I/O and time. Bodies are streamed both ways. An upgrade works over HTTP/1.1, if the outer server is hyper. Clones
+/// share the connections, so clone the service rather than call this function twice.
+///
+/// The handler sees a peer without an address, and no extensions:
+///
+/// - [`RateLimit`](weftwork::middleware::RateLimit) limits nobody, unless it has a key of its own.
+/// - If `trusted_proxies` has `unix`, the outer server must replace the forwarding fields of its clients.
+/// - The setting `proxy_protocol` must be off.
 ///
 /// The service has no errors of its own, as axum wants. Its response is 503 if the server has ended, or has
 /// [`connections_max`](weftwork::Settings::connections_max) connections. The response is 502 if that of the server breaks off before its
@@ -116,11 +122,11 @@ impl fmt::Debug for WeftService {
 
 /// Makes the head one of HTTP/1.1. Returns false if its target cannot be sent.
 fn prepare(head: &mut http::request::Parts, can_upgrade: bool) -> bool {
-    // A request of HTTP/2 has it in its target.
+    // A request of HTTP/2 has it in its target. Otherwise the target wins too (RFC 9112 section 3.2.2).
     if let Some(authority) = head.uri.authority()
         && let Ok(host) = HeaderValue::try_from(authority.as_str())
     {
-        head.headers.entry(header::HOST).or_insert(host);
+        head.headers.insert(header::HOST, host);
     }
     let mut target = std::mem::take(&mut head.uri).into_parts();
     // Names the connections of the pool, and is not sent.
@@ -130,15 +136,24 @@ fn prepare(head: &mut http::request::Parts, can_upgrade: bool) -> bool {
     let protocol = head.headers.remove(header::UPGRADE).filter(|_| can_upgrade);
     remove_fields_of_connection(&mut head.headers);
     if let Some(protocol) = protocol {
-        head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        head.headers.insert(header::UPGRADE, protocol);
+        ask_for_upgrade(&mut head.headers, protocol);
     }
     head.version = Version::HTTP_11;
     Uri::from_parts(target).map(|target| head.uri = target).is_ok()
 }
 
+fn ask_for_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, protocol);
+}
+
+/// Removes the fields of a connection, and those that `Connection` names.
 fn remove_fields_of_connection(headers: &mut HeaderMap) {
-    for name in OF_CONNECTION {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let names = values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
+    // The field TE decides on trailers, which are passed on.
+    let named: Vec<HeaderName> = names.filter(|name| *name != header::TE).collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
         headers.remove(name);
     }
 }
@@ -153,7 +168,12 @@ fn passed_on(
     {
         tokio::spawn(join(outer, hyper::upgrade::on(&mut response)));
     } else {
+        let is_required = response.status() == StatusCode::UPGRADE_REQUIRED;
+        let protocol = response.headers_mut().remove(header::UPGRADE).filter(|_| is_required);
         remove_fields_of_connection(response.headers_mut());
+        if let Some(protocol) = protocol {
+            ask_for_upgrade(response.headers_mut(), protocol);
+        }
     }
     response.map(|body| ResponseBody(Source::Server(body)))
 }

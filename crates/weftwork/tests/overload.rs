@@ -130,15 +130,13 @@ fn the_queue_and_its_limits_are_on_the_page() {
     });
 }
 
-/// Measures times, so it runs only if it is asked for, alone and in a release build:
-/// `WEFT_TEST_OVERLOAD=1 cargo test --release -p weftwork --features full --test overload beside_2000 -- --nocapture`
+/// With 2,000 clients, and with a limit for the time of `/health`, if it is asked for:
+/// `WEFT_TEST_OVERLOAD=1 cargo test --release -p weftwork --features full --test overload side_listener -- --nocapture`
 #[test]
-fn the_side_listener_answers_beside_2000_clients() {
-    if std::env::var_os("WEFT_TEST_OVERLOAD").is_none() {
-        return;
-    }
-    const CLIENTS: usize = 2000;
-    const PROBES: usize = 1000;
+fn the_side_listener_answers_while_all_threads_are_blocked() {
+    let is_measured = std::env::var_os("WEFT_TEST_OVERLOAD").is_some();
+    let (clients, probes) = if is_measured { (2000, 1000) } else { (200, 20) };
+    let queue_max = clients / 2;
     let all = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: all.maximum, ..all }).unwrap();
     let gate = Arc::new(Gate::default());
@@ -151,39 +149,40 @@ fn the_side_listener_answers_beside_2000_clients() {
         }),
     );
     let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Adaptive { loops: Some(2) });
-    let server = server.settings(|s| s.threads_max(64).queue_max(1000));
+    let server = server.settings(|s| s.threads_max(64).queue_max(queue_max));
     let metrics = Metrics::new().server(server.status());
     let side = Router::new().get("/health", || "OK").get("/metrics", metrics.page());
     let running = server.admin("127.0.0.1:0", side).unwrap().start(site.with(metrics)).unwrap();
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(&running)).collect();
+    let count_all = clients as u64;
+    let mut clients: Vec<Client> = (0..clients).map(|_| Client::connect(&running)).collect();
     clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
     eventually("all threads are blocked, and the queue is full", || {
         let stats = running.stats();
-        stats.queued == 1000 && stats.shed + 1000 + gate.inside() as u64 == CLIENTS as u64
+        let (queued, inside) = (queue_max as u64, gate.inside() as u64);
+        stats.queued == queued && stats.shed + queued + inside == count_all
     });
     let mut probe = Client::connect_to(&running.admin_addresses()[0]);
-    let mut times: Vec<Duration> = (0..PROBES)
+    let mut times: Vec<Duration> = (0..probes)
         .map(|_| {
-            std::thread::sleep(Duration::from_millis(1));
             let begun = Instant::now();
             probe.get("/health").is(200, "OK");
             begun.elapsed()
         })
         .collect();
     times.sort_unstable();
-    let [p50, p99, max] = [PROBES / 2, PROBES * 99 / 100, PROBES - 1].map(|at| times[at]);
+    let [p50, p99, max] = [probes / 2, probes * 99 / 100, probes - 1].map(|at| times[at]);
     gate.open();
     let statuses = clients.iter_mut().map(|client| client.answer().status);
     let refused = statuses.filter(|status| *status == 503).count();
     let mut shown = String::new();
     eventually("all responses are counted", || {
         shown = probe.get("/metrics").text().to_owned();
-        count(&shown, "200") + count(&shown, "503") == CLIENTS as u64
+        count(&shown, "200") + count(&shown, "503") == count_all
     });
     let on_page = count(&shown, "503");
     println!(
-        "/health p50 {p50:?}, p99 {p99:?}, max {max:?}; clients saw {refused} times 503, the page shows {on_page}, of {CLIENTS}"
+        "/health p50 {p50:?}, p99 {p99:?}, max {max:?}; clients saw {refused} times 503, the page shows {on_page}, of {count_all}"
     );
-    assert!(p99 < Duration::from_millis(10), "{p99:?}");
+    assert!(!is_measured || p99 < Duration::from_millis(10), "{p99:?}");
     assert_eq!(on_page, refused as u64);
 }

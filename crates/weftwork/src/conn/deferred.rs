@@ -1,4 +1,5 @@
-//! A connection whose response is sent after its handler has returned. It holds nothing while it waits.
+//! A connection whose response is sent after its handler has returned. It holds a summary of the request
+//! while it waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -95,7 +95,10 @@ impl Conn {
     /// Returns whether the client of [`has_unread_end`](Conn::has_unread_end) has closed a Unix socket, whose poller reports
     /// that whatever it is asked for.
     pub(crate) fn has_hung_up(&self) -> bool {
-        self.has_unread_end() && self.stream.is_reset()
+        self.has_unread_end()
+            && !self.awaits_output_space()
+            && self.stream.local_addr().is_none()
+            && self.stream.is_reset()
     }
 
     /// Returns whether more of the body is to be read from the client.

@@ -20,7 +20,7 @@ pub(crate) enum Registered {
 pub(crate) struct Owner {
     /// Loop to which the connection belongs.
     pub(crate) loop_index: u32,
-    /// Calls in this cycle of the loop.
+    /// Calls, and sends of a feed, in this cycle of the loop.
     pub(crate) budget_used: u32,
     /// Whether it was read in this cycle, if that counts.
     pub(crate) has_read: bool,

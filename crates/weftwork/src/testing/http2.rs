@@ -140,7 +140,10 @@ impl Http2Connection {
 
     /// Waits for the response of a request that was begun.
     pub(super) fn finish(&mut self, pending: &PendingResponse) -> Result<TestResponse, NoResponse> {
-        if let Some(stream) = pending.stream.filter(|_| Arc::ptr_eq(&pending.pipe, &self.pipe)) {
+        if !Arc::ptr_eq(&pending.pipe, &self.pipe) {
+            return Err(NoResponse::new("the connection of this request has ended", b""));
+        }
+        if let Some(stream) = pending.stream {
             self.ends.get_mut().client.take_up(stream);
         }
         self.complete(false)

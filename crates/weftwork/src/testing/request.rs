@@ -239,12 +239,16 @@ impl<'c> TestRequest<'c> {
     /// ```
     ///
     /// # Panics
-    /// Panics if the client does not use [`http2`](TestClient::http2).
+    /// Panics if the client does not use [`http2`](TestClient::http2), or if the body has pauses: [`chunks`](TestRequest::chunks).
     #[track_caller]
     pub fn begin(mut self) -> PendingResponse {
         assert!(
             self.client.is_http2,
             "only a client of HTTP/2 sends several requests at once: TestClient::http2"
+        );
+        assert!(
+            !matches!(self.body, Body::Chunks(..)),
+            "a request whose body has pauses cannot be begun: use TestRequest::body"
         );
         let outgoing = self.outgoing();
         self.client.over_http2(|connection| connection.begin(outgoing))

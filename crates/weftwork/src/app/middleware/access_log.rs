@@ -29,8 +29,8 @@ pub enum LogFormat {
     /// `time status duration bytes client method target` in columns, for people: the time in UTC, to the millisecond,
     /// durations as `1.25 ms`, and bytes as `12.3 KiB`. The reason follows if the request failed.
     Short,
-    /// The Short format with the status in the colour of its class, for a terminal. By convention, programs use no colour if
-    /// the variable `NO_COLOR` is set.
+    /// The Short format with the status in the colour of its class, for a terminal. The format does not read
+    /// the variable `NO_COLOR`: by convention, programs use `Short` if that is set and not empty.
     Terminal,
     /// One JSON object per line. It has the fields of `Combined` by name, the time to the microsecond, scheme and host,
     /// the [pattern](Next::pattern) of the route, `queued` (the seconds of waiting for a thread), and `whole`, which is

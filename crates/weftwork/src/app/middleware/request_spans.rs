@@ -3,7 +3,7 @@
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Middleware, Next, TraceContext, error_type, method_label, version_label};
+use super::{Middleware, Next, TraceContext, error_type, method_label, run_with, version_label};
 use crate::message::observer::{ResponseEnd, ResponseObserver};
 use crate::message::{Request, Response};
 
@@ -16,7 +16,7 @@ use crate::message::{Request, Response};
 /// |---|---|
 /// | `otel.name` | the method and the route, for crates that export spans |
 /// | `otel.kind` | `server` |
-/// | `http.request.method` | the method, or `_OTHER` if RFC 9110 does not define it |
+/// | `http.request.method` | the method, or `_OTHER` if neither RFC 9110 nor RFC 5789 defines it |
 /// | `http.route` | the [pattern](Next::pattern) of the route, if one matches |
 /// | `url.path`, `url.scheme` | as the client sent them, without the query |
 /// | `network.protocol.version` | `1.0`, `1.1` or `2` |
@@ -73,10 +73,9 @@ impl Middleware for RequestSpans {
             otel.status_code = Empty,
         );
         req.observe(Box::new(OpenSpan(span.clone())));
-        req.extensions_mut().insert(span.clone());
         match is_fiber() {
-            true => next.run(req),
-            false => span.in_scope(|| next.run(req)),
+            true => run_with(span, req, next),
+            false => span.clone().in_scope(|| run_with(span, req, next)),
         }
     }
 }

@@ -20,13 +20,16 @@ use crate::app::cookies::{Cookie, Key, SameSite};
 use crate::error::Result;
 use crate::message::{IntoResponse, Request, Response};
 
+const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
 /// Gives each request its [`Session`]: values that stay on the server, in a [`SessionStore`]. The browser has only a random
 /// id of 128 bits, in a [private cookie](Response::with_private_cookie).
 ///
 /// - **The store is asked only by requests that use their session.** A session without values is not stored.
 /// - **Saving.** Changes are saved when the handler returns, also before a response that comes
 ///   [later](Response::later). Changes of a handler that panics are lost. If the store fails, the response is a 500.
-///   Of two concurrent requests of one browser, the later one overwrites the values of the other.
+///   Of two concurrent requests of one browser, the later one overwrites the values of the other. A login beside a logout
+///   may be the last to finish.
 /// - **Expiry.** A session ends 24 hours after its last use ([`idle_timeout`](Sessions::idle_timeout)). To write less, a
 ///   request that changes nothing extends a session only if a tenth of that time has passed.
 /// - **Session fixation.** Call [`Session::regenerate_id`] at each login. Ids that the store does not know are never adopted.
@@ -79,45 +82,48 @@ impl Sessions {
         Sessions { store: Arc::new(store), key, cookie, idle_timeout }
     }
 
-    /// Sets name, path, domain and flags of the cookie. Value and `Max-Age` are replaced.
+    /// Sets name, path, domain and flags of the cookie. Without a path, it is `/`. Value and `Max-Age` are replaced.
     ///
     /// # Errors
     /// Fails if browsers would not accept the cookie: see [`Response::with_cookie`].
     pub fn cookie(self, cookie: impl Into<Cookie<'static>>) -> Result<Sessions> {
-        let cookie = cookie.into();
+        let mut cookie = cookie.into();
+        if cookie.path().is_none() {
+            cookie.set_path("/");
+        }
         Response::default().with_cookie(cookie.clone())?;
         Ok(Sessions { cookie, ..self })
     }
 
-    /// Sets the time without a request after which a session ends. Default: 24 hours.
+    /// Sets the time without a request after which a session ends. Default: 24 hours. At most 400 days, as browsers keep no
+    /// cookie longer.
     #[must_use]
     pub fn idle_timeout(self, idle_timeout: Duration) -> Sessions {
-        Sessions { idle_timeout, ..self }
+        Sessions { idle_timeout: idle_timeout.min(IDLE_TIMEOUT_MAX), ..self }
     }
 
     /// Saves what the request has changed, and sets or removes the cookie.
     fn finish(&self, session: &Session, mut response: Response) -> Result<Response> {
         let Some(used) = session.take(self.idle_timeout) else { return Ok(response) };
         vary(&mut response, header::COOKIE);
+        let id = match (&used.to_save, used.id) {
+            // If another request has ended the session meanwhile, the browser may have a newer cookie.
+            (Some(record), Some(id)) => self.store.save(&id, record)?.then_some(id),
+            (Some(record), None) => {
+                let id = session::random_id()?;
+                self.store.create(&id, record)?;
+                Some(id)
+            }
+            (None, _) => None,
+        };
         if let Some(old_id) = &used.old_id {
             self.store.delete(old_id)?;
         }
-        let Some(record) = used.to_save else {
-            return match used.has_dead_cookie {
+        let Some(id) = id else {
+            return match used.is_destroyed && used.to_save.is_none() {
                 true => response.without_cookie(self.cookie.clone()),
                 false => Ok(response),
             };
-        };
-        let id = match used.id {
-            Some(id) => {
-                self.store.save(&id, &record)?;
-                id
-            }
-            None => {
-                let id = session::random_id()?;
-                self.store.create(&id, &record)?;
-                id
-            }
         };
         let mut cookie = self.cookie.clone();
         cookie.set_value(id);

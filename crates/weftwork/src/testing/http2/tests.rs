@@ -111,7 +111,7 @@ fn time_is_the_clients() {
     assert_eq!(client.elapsed(), SECOND * 120);
 }
 
-/// Late responses and slow uploads hold up no other request of their connection.
+/// Late responses and large uploads hold up no other request of their connection.
 #[test]
 fn several_requests_are_sent_at_once() {
     let mut client = client();
@@ -129,7 +129,7 @@ fn several_requests_are_sent_at_once() {
 }
 
 #[test]
-#[should_panic(expected = "the connection has no streams left")]
+#[should_panic(expected = "the connection of this request has ended")]
 fn a_request_of_another_connection_has_no_response() {
     let mut client = client();
     let late = client.get("/later").begin();

@@ -81,12 +81,13 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
-    fn save(&self, id: &str, record: &SessionRecord) -> Result<()> {
+    fn save(&self, id: &str, record: &SessionRecord) -> Result<bool> {
         let mut table = self.lock();
-        if table.records.contains_key(id) {
+        let is_stored = table.records.contains_key(id);
+        if is_stored {
             table.insert(id, record);
         }
-        Ok(())
+        Ok(is_stored)
     }
 
     fn delete(&self, id: &str) -> Result<()> {

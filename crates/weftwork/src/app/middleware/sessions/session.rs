@@ -32,7 +32,8 @@ struct Shared {
 }
 
 struct State {
-    has_cookie: bool,
+    /// The browser is to forget its cookie.
+    is_destroyed: bool,
     /// Id under which the session is stored. Before the session is loaded, the id of the cookie.
     id: Option<String>,
     /// Id to delete from the store.
@@ -52,14 +53,14 @@ pub(super) struct Used {
     pub(super) old_id: Option<String>,
     pub(super) id: Option<String>,
     pub(super) to_save: Option<SessionRecord>,
-    /// Whether the browser has a cookie for a session that does not exist.
-    pub(super) has_dead_cookie: bool,
+    /// Whether the browser is to forget its cookie.
+    pub(super) is_destroyed: bool,
 }
 
 impl Session {
     pub(super) fn new(store: Arc<dyn SessionStore>, id: Option<String>, now: SystemTime) -> Session {
         let state = State {
-            has_cookie: id.is_some(),
+            is_destroyed: false,
             id,
             old_id: None,
             values: None,
@@ -121,6 +122,7 @@ impl Session {
         let mut state = self.loaded()?;
         state.values = Some(Map::new());
         state.is_changed = false;
+        state.is_destroyed |= state.id.is_some() || state.old_id.is_some();
         state.leave_id();
         Ok(())
     }
@@ -178,7 +180,7 @@ impl Session {
         Some(Used {
             now: self.shared.now,
             old_id: state.old_id.take(),
-            has_dead_cookie: state.has_cookie && state.id.is_none(),
+            is_destroyed: state.is_destroyed,
             id: state.id.take(),
             to_save,
         })

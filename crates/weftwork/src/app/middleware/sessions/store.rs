@@ -39,12 +39,12 @@ pub trait SessionStore: Send + Sync + 'static {
     /// The store failed, or is full.
     fn create(&self, id: &str, record: &SessionRecord) -> Result<()>;
 
-    /// Replaces the session with this id. If the session was deleted meanwhile, does nothing: otherwise a request that
-    /// began before a logout would undo the logout.
+    /// Replaces the session with this id, and returns true. If the session was deleted meanwhile, does nothing and returns
+    /// false: otherwise a request that began before a logout would undo the logout.
     ///
     /// # Errors
     /// The store failed.
-    fn save(&self, id: &str, record: &SessionRecord) -> Result<()>;
+    fn save(&self, id: &str, record: &SessionRecord) -> Result<bool>;
 
     /// Deletes the session with this id, if there is one.
     ///
@@ -62,7 +62,7 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
         self.as_ref().create(id, record)
     }
 
-    fn save(&self, id: &str, record: &SessionRecord) -> Result<()> {
+    fn save(&self, id: &str, record: &SessionRecord) -> Result<bool> {
         self.as_ref().save(id, record)
     }
 
