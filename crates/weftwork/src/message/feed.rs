@@ -109,6 +109,8 @@ struct State {
     waits_for_cut: bool,
     /// Whether the client was disconnected because too much waited for it.
     overflowed: bool,
+    /// The server stops, and ends the feed. Then a sender cannot cut it, as one that gives up does.
+    is_finished: bool,
     /// Whether the last message closes this side. The client then only has to confirm.
     is_last_queued: bool,
     /// Whether the receiver of an upgrade has no room for bytes, and was not woken.
@@ -161,6 +163,7 @@ impl Feed {
             waiter: None,
             waits_for_cut: false,
             overflowed: false,
+            is_finished: false,
             is_last_queued: false,
             awaits_room: false,
             extras: None,
@@ -269,7 +272,7 @@ impl Feed {
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let mut state = self.core.lock();
         if state.end == End::Open {
-            state.end = End::Closed;
+            (state.end, state.is_finished) = (End::Closed, true);
         }
         let listeners = state.due(&self.core.limits);
         drop(state);
@@ -397,6 +400,7 @@ impl Core {
     fn end(&self, end: End) {
         let (mut state, mut unsent) = (self.lock(), VecDeque::new());
         match end {
+            End::Cut if state.is_finished => return,
             End::Cut => unsent = state.cut(),
             End::Closed if state.end == End::Open => state.end = End::Closed,
             End::Closed | End::Open => return,
