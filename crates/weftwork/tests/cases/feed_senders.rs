@@ -252,19 +252,6 @@ fn a_sender_is_told_of_the_regular_end() {
     client.get("/").is(200, "hello");
 }
 
-/// A future that fills a feed gives up when the feed is closed, and then cuts what is not whole.
-#[test]
-fn a_sender_that_cuts_when_the_server_stops_cuts_no_event_stream() {
-    let fed = Fed::start();
-    let mut client = Client::connect(&fed.server);
-    let sender = fed.ask(&mut client, "GET /ticker HTTP/1.1");
-    sender.send("tick").unwrap();
-    let own = sender.clone();
-    sender.on_closed(move || own.cut());
-    let report = fed.server.shutdown(Duration::from_secs(60));
-    assert_eq!((report.cut, client.answer().text()), (0, "tick"));
-}
-
 /// The call may use the sender, so no lock is held.
 #[test]
 fn a_call_that_panics_costs_a_line_in_the_log() {

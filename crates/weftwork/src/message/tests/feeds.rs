@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::message::FeedPoll;
 use crate::{Feed, FeedClosed, FeedLimits, FeedSender, OverflowStrategy};
 
 /// Uses its feed when it is dropped.
@@ -133,4 +134,15 @@ fn the_end_comes_when_the_connection_lets_go() {
     drop(feed);
     assert_eq!(calls.load(SeqCst), 1);
     crate::wait(closed);
+}
+
+/// A future that fills a feed gives up when the server ends the feed, and cuts what is not whole.
+#[test]
+fn a_sender_cannot_cut_what_the_server_has_ended() {
+    let (sender, mut feed) = Feed::new(FeedLimits::default());
+    sender.send("tick").unwrap();
+    assert_eq!(feed.finish(), None);
+    sender.cut();
+    assert_eq!(feed.pull(), FeedPoll::Message("tick".into()));
+    assert_eq!((feed.pull(), feed.why_cut()), (FeedPoll::End, None));
 }
