@@ -191,7 +191,8 @@ fn a_stop_ends_event_streams() {
         let report = server.shutdown(PATIENCE);
         assert!(report.cut == 0 && report.took < PATIENCE / 2, "{case}: {report}");
         assert!(rest_of(client).ends_with("0\r\n\r\n"), "{case}");
-        assert_eq!(seen.counts(), [1, 0, 1], "{case}");
+        // A runtime drops a task a moment later.
+        until(case, || seen.counts() == [1, 0, 1]);
     });
 }
 
