@@ -17,8 +17,8 @@ use crate::place::Place;
 /// Bytes of a body that are taken before the head is sent.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// Fields that the connection writes itself.
-const OF_CONNECTION: [HeaderName; 5] = [
+/// Fields that a connection writes itself (RFC 9110 section 7.6.1).
+pub(crate) const OF_CONNECTION: [HeaderName; 5] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),

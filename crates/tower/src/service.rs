@@ -20,15 +20,7 @@ use tower_service::Service;
 use weftwork::{AcceptedSocket, Adopter, Running};
 
 use crate::handler::BoxError;
-
-/// Fields of a connection, which the next one writes itself (RFC 9110 section 7.6.1).
-const OF_CONNECTION: [HeaderName; 5] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+use crate::response::OF_CONNECTION;
 
 type RequestParts = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
