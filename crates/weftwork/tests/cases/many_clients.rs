@@ -14,20 +14,23 @@ const STANDBY: usize = 8;
 /// `weftwork-bench slow-heads` does the same with ten thousand clients, and takes longer.
 #[test]
 fn slow_heads() {
+    const HEAD: &[u8] = b"GET /";
     let costs_no_thread = CASE.guarantees(Guarantee::ClientsCostNoThread);
     let (timeout, count) = if costs_no_thread { (2, CLIENTS) } else { (1, CLIENTS_WITH_THREADS) };
     let timeout = Duration::from_secs(timeout);
     let site = CASE.start_with(|s| s.head_timeout(timeout).threads_max(128));
     site.client().get("/").is(200, "hello");
     let idle = site.running.threads();
-    let mut clients: Vec<Client> = (0..count).map(|_| site.client()).collect();
-    for (at, byte) in b"GET /".chunks(1).enumerate() {
+    let connect = || {
+        let mut client = site.client();
+        // Clients that have sent nothing for a second are closed for those that wait.
+        client.send_ahead(&HEAD[..1]);
+        client
+    };
+    let mut clients: Vec<Client> = (0..count).map(|_| connect()).collect();
+    for byte in HEAD[1..].chunks(1) {
         for client in &mut clients {
-            // Otherwise clients that have sent nothing are closed for those that wait.
-            match at {
-                0 => client.send_ahead(byte),
-                _ => drop(client.try_send(byte)),
-            }
+            drop(client.try_send(byte));
         }
         if costs_no_thread {
             site.client().get("/").is(200, "hello");
