@@ -51,6 +51,7 @@ struct Load {
     /// Requests of a turn: about a second of the quicker servers.
     requests: usize,
     is_upload: bool,
+    is_http1: bool,
     /// Only weft: servers that a handler stops are not compared, and the load is compared with this one.
     compared_with: Option<&'static str>,
 }
@@ -60,7 +61,7 @@ const fn load(
     paths: &'static [(&'static str, usize)],
     [clients, streams, requests]: [usize; 3],
 ) -> Load {
-    Load { name, paths, clients, streams, requests, is_upload: false, compared_with: None }
+    Load { name, paths, clients, streams, requests, is_upload: false, is_http1: false, compared_with: None }
 }
 
 const LOADS: &[Load] = &[
@@ -79,14 +80,25 @@ const LOADS: &[Load] = &[
         compared_with: Some("quick"),
         ..load("blocks-same-route", &[("/slow?ms=0", 99), ("/slow?ms=1", 1)], [16, 32, 50_000])
     },
+    // One request blocks most of the time, beside 99 quick ones.
+    Load {
+        compared_with: Some("1x100"),
+        ..load("one-blocked", &[("/slow?ms=1000", 1), ("/health", 59_999)], [1, 100, 180_000])
+    },
+    Load { is_http1: true, ..load("all-block-http1", &[("/slow?ms=1", 1)], [100, 1, 50_000]) },
+    Load {
+        compared_with: Some("all-block-http1"),
+        ..load("all-block", &[("/slow?ms=1", 1)], [1, 100, 50_000])
+    },
 ];
 
 impl Load {
     fn title(&self) -> String {
         let paths: Vec<String> = self.paths.iter().map(|(path, times)| format!("{times} x {path}")).collect();
         let body = if self.is_upload { ", 1 MiB there and back" } else { "" };
+        let protocol = if self.is_http1 { " over HTTP/1.1" } else { "" };
         format!(
-            "{}{body}, {} connections with {} requests each",
+            "{}{body}{protocol}, {} connections with {} requests each",
             paths.join(" and "),
             self.clients,
             self.streams
@@ -102,7 +114,7 @@ impl Load {
     fn takes(&self, subject: &Subject) -> bool {
         let name = subject.to_string();
         let is_ours = subject.is_weft();
-        let blocks = self.paths[0].0.starts_with("/slow") || self.compared_with.is_some();
+        let blocks = self.paths.iter().any(|(path, _)| path.starts_with("/slow"));
         is_ours || (!blocks && (!self.is_upload || ECHOES.contains(&name.as_str())))
     }
 }
@@ -113,6 +125,7 @@ struct Turn {
     succeeded: u64,
     failed: u64,
     per_s: f64,
+    p99_ms: f64,
     cpu_us: f64,
 }
 
@@ -134,7 +147,7 @@ pub(crate) fn run(args: &Http2Args) -> Result<()> {
     let mut peers = grid::prepare(&grid_args, &subjects, &workloads)?;
     let body = peers.scratch.path().join("upload");
     fs::write(&body, vec![b'x'; UPLOAD_BYTES])?;
-    let mut cpu_us: BTreeMap<(&str, String), f64> = BTreeMap::new();
+    let mut known: BTreeMap<(&str, String), Turn> = BTreeMap::new();
     for load in loads {
         let Some(workload) = load.workload() else { continue };
         let able: Vec<Subject> =
@@ -153,7 +166,7 @@ pub(crate) fn run(args: &Http2Args) -> Result<()> {
                 server.check()?;
             }
         }
-        let text = tables(load, &servers, &mut cpu_us);
+        let text = tables(load, &servers, &mut known);
         io::stdout().write_all(text.as_bytes())?;
     }
     Ok(())
@@ -178,19 +191,39 @@ fn take_turn(load: &Load, server: &Server, body: &Path) -> Result<Turn> {
     if load.is_upload {
         command.arg("-d").arg(body);
     }
+    if load.is_http1 {
+        command.arg("--h1");
+    }
+    // h2load adds to a file that is there.
+    let log = body.with_extension("log");
+    match fs::remove_file(&log) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => command.arg("--log-file").arg(&log),
+    };
     let before = Usage::of(server.pid());
     let output = command
         .output()
         .map_err(|error| Failure::step("h2load (Debian: apt-get install nghttp2-client)", error))?;
     let cpu_us = Usage::of(server.pid()).cpu_us_since(&before);
     let said = String::from_utf8_lossy(&output.stdout);
-    let turn = read(&said).ok_or_else(|| Failure::Run(format!("h2load: {}\n{said}", output.status)))?;
-    Ok(Turn { cpu_us: cpu_us / turn.succeeded.max(1) as f64, ..turn })
+    let protocol = if load.is_http1 { "http/1.1" } else { "h2" };
+    let turn =
+        read(&said, protocol).ok_or_else(|| Failure::Run(format!("h2load: {}\n{said}", output.status)))?;
+    let p99_ms = p99_ms(&fs::read_to_string(&log)?);
+    Ok(Turn { cpu_us: cpu_us / turn.succeeded.max(1) as f64, p99_ms, ..turn })
 }
 
-/// Reads what `h2load` says. None: it has not finished, or did not speak HTTP/2.
-fn read(said: &str) -> Option<Turn> {
-    said.lines().find(|line| line.starts_with("Application protocol: h2"))?;
+/// Returns the 99th percentile of the log of `h2load`: lines of start, status, and microseconds.
+fn p99_ms(log: &str) -> f64 {
+    let mut times: Vec<u64> =
+        log.lines().filter_map(|line| line.split('\t').nth(2)?.trim().parse().ok()).collect();
+    times.sort_unstable();
+    times.get(times.len() * 99 / 100).map_or(f64::NAN, |us| *us as f64 / 1000.0)
+}
+
+/// Reads what `h2load` says. None: it has not finished, or did not speak the protocol.
+fn read(said: &str, protocol: &str) -> Option<Turn> {
+    said.lines().find(|line| line.strip_prefix("Application protocol: ") == Some(protocol))?;
     let requests = said.lines().find(|line| line.starts_with("requests: "))?;
     let codes = said.lines().find(|line| line.starts_with("status codes: "))?;
     let of = |line: &str, what: &str| {
@@ -202,38 +235,54 @@ fn read(said: &str) -> Option<Turn> {
     let succeeded = of(requests, "succeeded")?.min(of(codes, "2xx")?);
     let finished = said.lines().find_map(|line| line.strip_prefix("finished in "))?;
     let per_s = finished.split(", ").find_map(|part| part.strip_suffix(" req/s"))?.parse().ok()?;
-    Some(Turn { succeeded, failed: total - succeeded, per_s, cpu_us: 0.0 })
+    Some(Turn { succeeded, failed: total - succeeded, per_s, p99_ms: f64::NAN, cpu_us: 0.0 })
 }
 
 fn tables<'l>(
     load: &'l Load,
     servers: &[(String, Server, Vec<Turn>)],
-    known: &mut BTreeMap<(&'l str, String), f64>,
+    known: &mut BTreeMap<(&'l str, String), Turn>,
 ) -> String {
-    let of = |turns: &[Turn], figure: fn(&Turn) -> f64| {
-        median(turns.iter().map(figure).collect()).unwrap_or(f64::NAN)
-    };
     for (name, _, turns) in servers {
-        known.insert((load.name, name.clone()), of(turns, |turn| turn.cpu_us));
+        known.insert((load.name, name.clone()), medians(turns));
     }
-    let first =
-        servers.iter().map(|(_, _, turns)| of(turns, |turn| turn.cpu_us)).fold(f64::INFINITY, f64::min);
-    let head = ["subject", "CPU us", "x first", "requests/s", "errors"].map(str::to_owned).to_vec();
+    let first = servers.iter().map(|(_, _, turns)| medians(turns).cpu_us).fold(f64::INFINITY, f64::min);
+    let mut head = vec!["subject", "CPU us", "x first", "requests/s", "p99 ms", "errors"];
+    if load.compared_with.is_some() {
+        head.extend(["x CPU", "x requests/s", "x p99"]);
+    }
     let rows = servers.iter().map(|(name, _, turns)| {
-        let cpu_us = of(turns, |turn| turn.cpu_us);
-        // Without others, the ratio is that to the load it is compared with.
-        let base = load.compared_with.and_then(|other| known.get(&(other, name.clone()))).unwrap_or(&first);
+        let ours = medians(turns);
         let errors: u64 = turns.iter().map(|turn| turn.failed).sum();
-        [
+        let mut row = vec![
             name.clone(),
-            format!("{cpu_us:.2}"),
-            format!("{:.3}", cpu_us / base),
-            format!("{:.0}", of(turns, |turn| turn.per_s)),
+            format!("{:.2}", ours.cpu_us),
+            format!("{:.3}", ours.cpu_us / first),
+            format!("{:.0}", ours.per_s),
+            format!("{:.2}", ours.p99_ms),
             errors.to_string(),
-        ]
+        ];
+        if let Some(other) = load.compared_with {
+            let base = known.get(&(other, name.clone())).copied().unwrap_or_else(|| medians(&[]));
+            let ratios = [ours.cpu_us / base.cpu_us, ours.per_s / base.per_s, ours.p99_ms / base.p99_ms];
+            row.extend(ratios.map(|ratio| format!("{ratio:.3}")));
+        }
+        row
     });
-    let compared = load.compared_with.map(|other| format!(" (ratio to {other})")).unwrap_or_default();
+    let compared = load.compared_with.map(|other| format!(" (beside {other})")).unwrap_or_default();
+    let head = head.into_iter().map(str::to_owned).collect();
     format!("{}: {}{compared}\n{}\n", load.name, load.title(), table(head, rows))
+}
+
+/// Returns the median of each figure. It is no number without turns.
+fn medians(turns: &[Turn]) -> Turn {
+    let of = |figure: fn(&Turn) -> f64| median(turns.iter().map(figure).collect()).unwrap_or(f64::NAN);
+    Turn {
+        per_s: of(|turn| turn.per_s),
+        p99_ms: of(|turn| turn.p99_ms),
+        cpu_us: of(|turn| turn.cpu_us),
+        ..Turn::default()
+    }
 }
 
 #[cfg(test)]
@@ -246,10 +295,18 @@ mod tests {
 
     #[test]
     fn what_h2load_says_is_read() {
-        let turn = Turn { succeeded: 49_980, failed: 20, per_s: 40_650.41, cpu_us: 0.0 };
-        assert_eq!(read(SAID), Some(turn));
-        assert_eq!(read(&SAID.replace(": h2", ": http/1.1")), None);
-        assert_eq!(read(&SAID.replace("finished in", "")), None);
+        let turn = read(SAID, "h2").unwrap();
+        assert_eq!((turn.succeeded, turn.failed, turn.per_s), (49_980, 20, 40_650.41));
+        assert!(read(&SAID.replace(": h2", ": http/1.1"), "h2").is_none());
+        assert!(read(&SAID.replace(": h2", ": http/1.1"), "http/1.1").is_some());
+        assert!(read(&SAID.replace("finished in", ""), "h2").is_none());
+    }
+
+    #[test]
+    fn the_99th_percentile_of_a_log() {
+        let log: String = (1..=200).map(|us| format!("1700000000\t200\t{us}000\n")).collect();
+        assert_eq!(p99_ms(&log), 199.0);
+        assert!(p99_ms("").is_nan());
     }
 
     #[test]
