@@ -14,12 +14,18 @@ mod tls;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use args::{Action, Usage};
 use weftwork::{HandlerExt, Running};
 
 /// Exit code if the user must change something: the arguments, the environment, or the program that uses the port.
 const EXIT_USAGE: u8 = 2;
+
+/// Time to print lines about a server, as much as the library gives its log at the end.
+const PRINT_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     match run() {
@@ -59,4 +65,19 @@ fn run() -> Result<(), Usage> {
 fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Prints lines about a server. If nothing reads stdout, the server has to go on, become ready, and end. So a thread
+/// prints them, and is left behind if that takes too long.
+fn say_in_time(lines: impl std::fmt::Display) {
+    let lines = lines.to_string();
+    let (printed, prints) = mpsc::channel::<()>();
+    let started = thread::Builder::new().name("weft-stdout".into()).spawn(move || {
+        say(lines);
+        drop(printed);
+    });
+    if started.is_ok() {
+        // Returns an error in both cases: the lines are printed, or take too long.
+        let _ = prints.recv_timeout(PRINT_TIMEOUT);
+    }
 }

@@ -6,7 +6,7 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use weftwork::{Address, Running};
 
-use crate::say;
+use crate::say_in_time;
 
 /// Address for documentation (RFC 5737). Connecting a UDP socket to it sends nothing, and chooses the local address.
 const OUTSIDE: (&str, u16) = ("192.0.2.1", 9);
@@ -23,7 +23,7 @@ pub(crate) fn show(running: &Running) {
         );
     };
     match picture(&url) {
-        Ok(picture) => say(format_args!("in the local network: {url}\n{picture}")),
+        Ok(picture) => say_in_time(format_args!("in the local network: {url}\n{picture}")),
         Err(error) => log::warn!("--qr: {url} has no QR code: {error}"),
     }
 }

@@ -12,7 +12,7 @@ use crate::args::{Options, Usage, flag, level, log_style, on_or_off};
 use crate::logger::LogStyle;
 use crate::place::{Place, places};
 use crate::probes::Probes;
-use crate::{say, tls};
+use crate::{say_in_time, tls};
 
 /// Settings that are always shown at startup. Other settings are shown if they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
@@ -98,7 +98,7 @@ pub(crate) fn serve<H: Handler>(
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
     shown(&running);
-    say(running.wait(signals)?);
+    say_in_time(running.wait(signals)?);
     Ok(())
 }
 
@@ -150,42 +150,38 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
 
 /// Prints the startup lines. People read them, and programs find them by their first words.
 fn announce(title: &str, running: &Running) {
-    say(format_args!("weft {} {title}", env!("CARGO_PKG_VERSION")));
+    let mut lines = vec![format!("weft {} {title}", env!("CARGO_PKG_VERSION"))];
     for address in running.addresses() {
-        say(format_args!("listening at {}", shown(address, running.has_tls(address))));
+        lines.push(format!("listening at {}", shown(address, running.has_tls(address))));
     }
     for certificate in running.status().certificates() {
-        say(format_args!(
-            "certificate for {}, SHA-256 {}",
-            certificate.names.join(", "),
-            certificate.fingerprint
-        ));
+        let names = certificate.names.join(", ");
+        lines.push(format!("certificate for {names}, SHA-256 {}", certificate.fingerprint));
     }
     for address in running.redirect_addresses() {
-        say(format_args!("redirecting to HTTPS from {}", shown(address, false)));
+        lines.push(format!("redirecting to HTTPS from {}", shown(address, false)));
     }
     for address in running.admin_addresses() {
-        say(format_args!("probes and metrics at {}", shown(address, false)));
+        lines.push(format!("probes and metrics at {}", shown(address, false)));
     }
     let engine = running.engine();
-    match engine.loops() {
-        0 => say(format_args!("engine {engine}")),
-        1 => say(format_args!("engine {engine}, 1 loop")),
-        loops => say(format_args!("engine {engine}, {loops} loops")),
-    }
-    if let Some(caution) = engine.caution() {
-        say(caution);
-    }
+    lines.push(match engine.loops() {
+        0 => format!("engine {engine}"),
+        1 => format!("engine {engine}, 1 loop"),
+        loops => format!("engine {engine}, {loops} loops"),
+    });
+    lines.extend(engine.caution().map(ToString::to_string));
     for setting in running.settings().list() {
         match setting.source {
             Source::Default if SHOWN.contains(&setting.name) => {
-                say(format_args!("{} {}", setting.name, setting.value))
+                lines.push(format!("{} {}", setting.name, setting.value));
             }
             Source::Default => {}
-            source => say(format_args!("{} {} ({source})", setting.name, setting.value)),
+            source => lines.push(format!("{} {} ({source})", setting.name, setting.value)),
         }
     }
-    say("Ctrl-C stops the server after requests in flight finish");
+    lines.push("Ctrl-C stops the server after requests in flight finish".into());
+    say_in_time(lines.join("\n"));
 }
 
 /// Opens the first address that has a URL in the browser of the desktop. The server runs on if that fails.

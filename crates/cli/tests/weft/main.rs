@@ -13,5 +13,5 @@ mod serve;
 mod signals;
 mod stop;
 #[cfg(target_os = "linux")]
-mod stuck_stderr;
+mod stuck_output;
 mod supervised;

@@ -15,7 +15,7 @@ pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in fl
 const LIFE_MAX: Duration = Duration::from_secs(300);
 
 pub(crate) struct Weft {
-    child: Child,
+    pub(crate) child: Child,
     /// Disconnected at the end of the test.
     _alive: Sender<()>,
     stdout: BufReader<File>,
