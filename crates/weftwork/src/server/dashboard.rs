@@ -38,7 +38,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// |---|---|
 /// | `at` | Milliseconds since 1970 |
 /// | `requests` | Requests per second |
-/// | `p50`, `p99` | Quantiles of the latency in microseconds, at most an eighth too long: from the arrival of the request to the last byte of its response in the kernel. `null` without requests |
+/// | `p50`, `p99` | Quantiles of the latency in microseconds, at most a sixteenth too long: from the arrival of the request to the last byte of its response in the kernel. `null` without requests |
 /// | `threads`, `connections` | Their number now |
 /// | `moved` | Loops per second that moved to another thread while a handler blocked |
 /// | `avoided` | Loops per second that moved before a handler that would block |

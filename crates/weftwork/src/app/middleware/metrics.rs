@@ -256,11 +256,11 @@ impl ResponseObserver for ActiveRequest {
         let status = end.shown_status();
         self.labels.http_response_status_code = status;
         self.labels.error_type = end.error.unwrap_or_else(|| error_type(status));
-        let seconds = self.arrived.elapsed().as_secs_f64();
-        self.shared.durations.get_or_create(&self.labels).observe(seconds);
+        let took = self.arrived.elapsed();
+        self.shared.durations.get_or_create(&self.labels).observe(took.as_secs_f64());
         // A stream that its client leaves has taken as long as the client liked.
         if end.is_whole() {
-            self.shared.latencies.record(seconds);
+            self.shared.latencies.record(took);
         }
     }
 }

@@ -1,34 +1,41 @@
-//! Latencies in narrow buckets, for the quantiles of a short time.
+//! Latencies since the start, and the quantiles of a short time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Buckets that double the latency. With eight of them, a quantile is at most 12.5 % too long.
-const STEPS: usize = 8;
-/// Doublings from 1 us, to more than an hour.
-const DOUBLINGS: usize = 32;
+use hdrhistogram::Histogram;
 
-/// Number of latencies in each bucket.
-pub(crate) struct Latencies {
-    counts: [AtomicU64; STEPS * DOUBLINGS],
-}
+/// A longer latency counts as this one.
+const LATENCY_US_MAX: u64 = 3_600_000_000;
+/// With one significant digit, a quantile is at most a sixteenth too long, and a histogram has 4 KiB.
+const SIGNIFICANT_DIGITS: u8 = 1;
 
-/// The counts at one time.
+/// All latencies, in microseconds.
+pub(crate) struct Latencies(Mutex<Histogram<u64>>);
+
+/// The latencies at one time.
 #[derive(Clone)]
-pub(crate) struct LatencyCounts(Vec<u64>);
+pub(crate) struct LatencyCounts(Histogram<u64>);
 
 impl Latencies {
-    pub(super) fn record(&self, seconds: f64) {
-        self.counts[bucket((seconds * 1e6) as u64)].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn record(&self, latency: Duration) {
+        self.lock().saturating_record(latency.as_micros().try_into().unwrap_or(LATENCY_US_MAX));
     }
 
     pub(crate) fn counts(&self) -> LatencyCounts {
-        LatencyCounts(self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect())
+        LatencyCounts(self.lock().clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        Latencies { counts: [const { AtomicU64::new(0) }; STEPS * DOUBLINGS] }
+        // cannot fail: the bounds and the digits are valid
+        let counts = Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS).expect("valid bounds");
+        Latencies(Mutex::new(counts))
     }
 }
 
@@ -39,34 +46,10 @@ impl LatencyCounts {
         earlier: &LatencyCounts,
         of: [f64; N],
     ) -> Option<[u64; N]> {
-        let new = || self.0.iter().zip(&earlier.0).map(|(now, then)| now - then);
-        let total: u64 = new().sum();
-        if total == 0 {
-            return None;
-        }
-        Some(of.map(|quantile| {
-            let rank = (total as f64 * quantile).ceil() as u64;
-            let mut seen = 0;
-            let found = new().position(|count| {
-                seen += count;
-                seen >= rank
-            });
-            upper_bound(found.unwrap_or(STEPS * DOUBLINGS - 1))
-        }))
+        let mut new = self.0.clone();
+        new.subtract(&earlier.0).ok()?;
+        (!new.is_empty()).then(|| of.map(|quantile| new.value_at_quantile(quantile)))
     }
-}
-
-/// Returns the bucket: its doubling, and the three bits after the first one of `us`.
-fn bucket(us: u64) -> usize {
-    let us = us.max(1);
-    let doubling = us.ilog2() as usize;
-    let step = (us << 3 >> doubling) as usize - STEPS;
-    (doubling * STEPS + step).min(STEPS * DOUBLINGS - 1)
-}
-
-fn upper_bound(bucket: usize) -> u64 {
-    let (doubling, step) = (bucket / STEPS, bucket % STEPS);
-    (((STEPS + step + 1) << doubling) >> 3).max(1) as u64
 }
 
 #[cfg(test)]
@@ -74,26 +57,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_at_most_an_eighth_too_long() {
-        for us in [1, 2, 3, 7, 8, 100, 999, 1_000_000, 3_600_000_000] {
-            let bound = upper_bound(bucket(us));
-            assert!(bound >= us && bound <= us + us.div_ceil(8), "{us}: {bound}");
+    fn a_quantile_is_at_most_a_sixteenth_too_long() {
+        for us in [1, 2, 3, 7, 8, 100, 999, 1_000_000, 3_599_000_000] {
+            let latencies = Latencies::default();
+            let earlier = latencies.counts();
+            latencies.record(Duration::from_micros(us));
+            let [found] = latencies.counts().quantiles_since(&earlier, [1.0]).unwrap();
+            assert!(found >= us && found <= us + us.div_ceil(16), "{us}: {found}");
         }
-        assert_eq!(bucket(u64::MAX >> 4), STEPS * DOUBLINGS - 1);
+    }
+
+    #[test]
+    fn a_latency_past_the_highest_counts_as_the_highest() {
+        let latencies = Latencies::default();
+        let earlier = latencies.counts();
+        latencies.record(Duration::from_secs(1 << 30));
+        let [found] = latencies.counts().quantiles_since(&earlier, [0.5]).unwrap();
+        assert!(found >= LATENCY_US_MAX, "{found}");
     }
 
     #[test]
     fn quantiles_are_of_the_time_since() {
         let latencies = Latencies::default();
-        latencies.record(60.0);
+        latencies.record(Duration::from_secs(60));
         let earlier = latencies.counts();
         assert_eq!(latencies.counts().quantiles_since(&earlier, [0.5]), None);
         for ms in 1..=100 {
-            latencies.record(f64::from(ms) / 1e3);
+            latencies.record(Duration::from_millis(ms));
         }
         let [half, most, all] = latencies.counts().quantiles_since(&earlier, [0.5, 0.99, 1.0]).unwrap();
-        assert!((50_000..57_000).contains(&half), "{half}");
-        assert!((99_000..112_000).contains(&most), "{most}");
-        assert!((100_000..113_000).contains(&all), "{all}");
+        assert!((50_000..54_000).contains(&half), "{half}");
+        assert!((99_000..106_000).contains(&most), "{most}");
+        assert!((100_000..107_000).contains(&all), "{all}");
     }
 }
