@@ -307,7 +307,7 @@ settings! {
     /// Older versions do not exist here (RFC 8996). A client that has only older ones gets an alert.
     tls_min_version: TlsVersion = TlsVersion::Tls12, "oldest TLS version (1.2, 1.3)";
     /// Interval of checks for changed certificate files, authorities of clients and ticket keys. Default: 60 s, so that a
-    /// renewed certificate is in use at once. 0 never checks: see [`Tls`](crate::Tls) for other ways.
+    /// renewed certificate is in use at once. 0 never checks: see `Tls` for other ways.
     tls_check_interval: Duration = Duration::from_secs(60), "interval of checks for changed certificate files (0s: never)";
     /// Whether the secrets of connections are written to the file that the variable `SSLKEYLOGFILE` names, for Wireshark.
     /// Default: off, because a reader of that file can decrypt all traffic. A start logs it.

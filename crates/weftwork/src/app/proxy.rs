@@ -97,7 +97,7 @@ use crate::transport::log_queue::log_line;
 /// `reactor`, all connections of the loop wait, so use another engine there.
 ///
 /// **Early responses.** If the server responds before it has the whole request, the response is forwarded at
-/// once, except for bodies that [`Decompression`](crate::middleware::Decompression) decodes. The rest of the
+/// once, except for bodies that the middleware `Decompression` decodes. The rest of the
 /// request is still sent, unless the server rejects the request (4xx, 5xx), ends its side, or reads nothing for
 /// the `idle_timeout`. It also ends if the client pauses for two seconds after a complete response. The setting
 /// `body_bytes_max` limits the body. When exceeded: 413, or the connection closes if the response has started.

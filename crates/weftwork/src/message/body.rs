@@ -30,6 +30,7 @@ pub enum BodyError {
     /// [`Body::text`] found bytes that are not UTF-8: 400.
     NotUtf8,
     /// [`Body::json`] could not parse the body: 400, with the position in the text.
+    #[cfg_attr(not(feature = "json"), doc = include_str!("../links_without_json.txt"))]
     NotJson(String),
     /// The body does not match its `Content-Encoding`: 400.
     NotDecodable {
@@ -69,8 +70,9 @@ pub enum BodyError {
     /// the handler has returned. A handler that waits itself reads [`Request::body`](super::Request::body).
     BeforeResponse,
     /// The body was already read or [taken](super::Request::take_body): to its end before [`Body::json`], or in part before
-    /// [`Request::multipart`](super::Request::multipart). The status is 500. A middleware that reads the body must pass
+    /// `Request::multipart`. The status is 500. A middleware that reads the body must pass
     /// the data on as an extension.
+    #[cfg_attr(not(feature = "json"), doc = include_str!("../links_without_json.txt"))]
     AlreadyRead,
     /// The body must be waited for, and all threads are busy (`threads_max`): 503.
     Overload,

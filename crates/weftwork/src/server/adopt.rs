@@ -18,7 +18,7 @@ impl Running {
     /// pair.
     ///
     /// The server treats the connection like one at an address without a prefix. So the connection begins with TLS if the
-    /// server has [`tls`](super::Server::tls), unless it is [`plain`](AcceptedSocket::plain). It begins with a PROXY header if the
+    /// server has certificates (`Server::tls`), unless it is [`plain`](AcceptedSocket::plain). It begins with a PROXY header if the
     /// setting `proxy_protocol` is on. All settings, limits and counters apply. The function does not wait.
     ///
     /// ```

@@ -22,7 +22,7 @@ impl Server {
     /// `systemd:*` each socket that it passes (`LISTEN_FDS`). See [`from_listener`](Server::from_listener).
     ///
     /// `tls+127.0.0.1:8443` and `plain+127.0.0.1:8080` say whether clients speak TLS. Without such a prefix, they do if the
-    /// server has certificates ([`tls`](Server::tls)).
+    /// server has certificates (`Server::tls`).
     ///
     /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
     /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.

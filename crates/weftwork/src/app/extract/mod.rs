@@ -25,12 +25,12 @@ use crate::message::{Request, RequiredState};
 ///
 /// | argument | source | if it fails |
 /// |---|---|---|
-/// | [`Path<T>`](crate::Path) | Captures of the path: one value, a tuple, or a struct by name | 400, or 500 if the route has other captures |
-/// | [`Query<T>`](crate::Query) | The query, as a struct. A `Vec` takes a repeated key. `Vec<(String, String)>` takes all pairs. | 400 |
-/// | [`Header<T>`](crate::Header) | Header fields, as a struct. `if_none_match` is `If-None-Match`. | 400 |
-/// | [`Cookies<T>`](crate::Cookies) | Cookies, as a struct | 400 |
-/// | [`Json<T>`](crate::Json) | A JSON body | 415, 413, 408, 400, 422 |
-/// | [`Form<T>`](crate::Form) | The body of an HTML form | 415, 413, 408, 400, 422 |
+/// | [`Path<T>`][crate::Path] | Captures of the path: one value, a tuple, or a struct by name | 400, or 500 if the route has other captures |
+/// | [`Query<T>`][crate::Query] | The query, as a struct. A `Vec` takes a repeated key. `Vec<(String, String)>` takes all pairs. | 400 |
+/// | [`Header<T>`][crate::Header] | Header fields, as a struct. `if_none_match` is `If-None-Match`. | 400 |
+/// | [`Cookies<T>`][crate::Cookies] | Cookies, as a struct | 400 |
+/// | [`Json<T>`][crate::Json] | A JSON body | 415, 413, 408, 400, 422 |
+/// | [`Form<T>`][crate::Form] | The body of an HTML form | 415, 413, 408, 400, 422 |
 /// | [`Bytes`](crate::Bytes), `String` | The raw body | 413, 408, 400 |
 /// | [`State<T>`](crate::State) | A value given to [`Router::state`](crate::Router::state) | The server does not start |
 /// | [`Result<T>`](crate::Result) | Any argument above. The handler decides what happens on failure. | |
@@ -105,6 +105,7 @@ use crate::message::{Request, RequiredState};
     note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookies<T>`, `State<T>`, `Bytes` or `String`",
     note = "an argument may be an `Option` or a `Result` of one"
 )]
+#[cfg_attr(not(feature = "json"), doc = include_str!("../../links_without_json.txt"))]
 pub trait Extract: Sized {
     /// Whether the value is read from the body. A body can be read only once, so a handler with two body
     /// arguments does not compile:
@@ -135,8 +136,9 @@ pub trait Extract: Sized {
     /// Returns whether the request has nothing to read the value from, so that an argument `Option<Self>` is `None`. An
     /// invalid value is an error also in an `Option`.
     ///
-    /// Default: `false`. It is true without a query ([`Query`](crate::Query)), without a body
-    /// ([`Json`](crate::Json), [`Form`](crate::Form), `Bytes`, `String`), without cookies and without captures.
+    /// Default: `false`. It is true without a query ([`Query`][crate::Query]), without a body
+    /// ([`Json`][crate::Json], [`Form`][crate::Form], `Bytes`, `String`), without cookies and without captures.
+    #[cfg_attr(not(feature = "json"), doc = include_str!("../../links_without_json.txt"))]
     fn is_missing(req: &Request<'_>) -> bool {
         let _ = req;
         false

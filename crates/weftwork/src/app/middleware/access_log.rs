@@ -35,7 +35,7 @@ pub enum LogFormat {
     /// One JSON object per line. It has the fields of `Combined` by name, the time to the microsecond, scheme and host,
     /// the [pattern](Next::pattern) of the route, `queued` (the seconds of waiting for a thread), and `whole`, which is
     /// false if the response was not written to its end. `error` has the reason if a request failed, as in
-    /// [`Metrics`](super::Metrics). If [`RequestIds`](super::RequestIds) runs, the object also has the id and the trace
+    /// the middleware `Metrics`. If [`RequestIds`](super::RequestIds) runs, the object also has the id and the trace
     /// of the request.
     Json,
 }

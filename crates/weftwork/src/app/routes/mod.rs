@@ -135,7 +135,7 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// - If a capture or parameter is missing or does not parse, the answer is 400. The response is a
 ///   [`Problem`](crate::Problem) whose member `field` names the part.
 ///
-/// As with [`Query`](crate::Query), an empty parameter is `None` for an `Option`. The value `on`, which a
+/// As with [`Query`][crate::Query], an empty parameter is `None` for an `Option`. The value `on`, which a
 /// checkbox sends, is true for a `bool` in a query.
 ///
 /// # Round trips
@@ -158,6 +158,7 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// - A [`Proxy`](crate::Proxy), and other software that treats two spellings of a letter as one (RFC 3986
 ///   section 6.2.2.2), takes a capture that equals a literal for that literal. `//` in a rest may become `/`.
 ///   Reject such values behind a proxy.
+#[cfg_attr(not(feature = "json"), doc = include_str!("../../links_without_json.txt"))]
 pub trait Routes: Sized + 'static {
     /// The routes in the order of their declaration. To print them, use [`list`](Routes::list).
     const ROUTES: &'static [Route];
