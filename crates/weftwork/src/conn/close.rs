@@ -236,8 +236,8 @@ impl Conn {
                 Ok(false) => {
                     // Bytes that the peer has not read would stay in the kernel.
                     self.stream.reset_unless_ended();
-                    self.cut_stream();
                     self.leave(cx);
+                    self.cut_stream();
                 }
                 // The peer has gone, which is not a timeout.
                 Err(_) => self.phase = Phase::Done,

@@ -53,6 +53,16 @@ impl Role {
             Role::Http1 | Role::Connection(_) => None,
         }
     }
+
+    /// Records why complete responses break off that wait at the connection.
+    #[cold]
+    pub(super) fn note_error(&self, why: &'static str) {
+        match self {
+            Role::Http1 => {}
+            Role::Connection(http2) => http2.streams.iter().for_each(|stream| stream.pipe.note_error(why)),
+            Role::Stream(end) => end.pipe.note_error(why),
+        }
+    }
 }
 
 /// State of a connection that has the socket.
@@ -151,7 +161,8 @@ impl Conn {
         // While the client does not read, nothing more is kept for it.
         let has_space = unsent == 0 || (unsent < OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write);
         if has_space && (http2.hub.has_changes() || http2.streams.is_any_ready()) {
-            http2.collect(now, cx, &mut self.buffers.get_or_insert_default().output);
+            let output = &mut self.buffers.get_or_insert_default().output;
+            http2.collect(now, cx, output, &mut self.observed);
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
             self.role = Role::Http1;
@@ -160,6 +171,9 @@ impl Conn {
         }
         http2.streams.count();
         let (is_announced, is_empty) = (http2.goaway.is_announced(), http2.streams.is_empty());
+        if self.observed.is_some() {
+            self.note_sent();
+        }
         let unsent = self.unsent();
         if is_announced {
             self.count.linger_if(is_empty && unsent == 0);

@@ -4,21 +4,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
-use super::{Conn, PendingBody, Phase};
+use super::{Conn, PendingBody, Phase, Role};
 use crate::message::BodyPart;
 use crate::message::drop_caught::caught;
-use crate::message::observer::{Arrival, RefusedRequest, ResponseEnd, ResponseObserver, log_panic};
+use crate::message::observer::{
+    Arrival, Observers, RefusedRequest, ResponseEnd, ResponseObserver, UnsentResponse, log_panic,
+};
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{Counters, Event};
-
-type Observers = Vec<Box<dyn ResponseObserver>>;
 
 /// Observers of the responses of a connection.
 pub(super) struct Observed {
@@ -31,8 +30,8 @@ pub(super) struct Observed {
     current: Observers,
     /// The current response, as far as it is written.
     end: ResponseEnd,
-    /// Responses that wait in the buffer.
-    written: Vec<(Observers, ResponseEnd)>,
+    /// Responses that wait in the buffer: those of the connection, or of its streams.
+    written: Vec<UnsentResponse>,
     /// Bytes that the kernel had not accepted at the last look.
     unsent: u64,
     /// Whether the client had closed its side before the response was written. It may still read.
@@ -61,26 +60,27 @@ impl Observed {
     pub(super) fn note_read(&mut self) {
         self.read_at = Some(Instant::now());
     }
-}
 
-/// A panic of an observer costs a line in the log. The connection may end because another panic unwinds.
-fn tell(observers: Observers, end: &ResponseEnd) {
-    for observer in observers {
-        caught(|| observer.on_end(end), log_panic);
+    /// Takes the current response, which is complete or broken off.
+    fn take_current(&mut self) -> Option<UnsentResponse> {
+        let end = std::mem::take(&mut self.end);
+        let observers = std::mem::take(&mut self.current);
+        (!observers.is_empty()).then(|| UnsentResponse::new(observers, end, self.counters.clone()))
+    }
+
+    /// Takes over a response of a stream whose last frame was written. `to` is the record of its connection.
+    #[cold]
+    pub(super) fn add_written(to: &mut Option<Box<Observed>>, response: UnsentResponse, cx: &Context) {
+        to.get_or_insert_with(|| Observed::new(&cx.counters)).written.push(response);
     }
 }
 
 impl Drop for Observed {
     /// The connection has ended. What was not sent by now is never sent.
     fn drop(&mut self) {
-        let is_closing = self.counters.closing.load(Ordering::Relaxed);
-        let why = if is_closing { ResponseEnd::SHUTDOWN } else { ResponseEnd::CLIENT_GONE };
-        let current = (std::mem::take(&mut self.current), self.end);
-        let written = std::mem::take(&mut self.written);
-        for (observers, end) in written.into_iter().chain([current]) {
-            let body_bytes = end.body_bytes.saturating_sub(self.unsent);
-            let end = ResponseEnd { error: end.error.or(Some(why)), body_bytes, ..end };
-            tell(observers, &end);
+        let current = self.take_current();
+        for mut response in self.written.drain(..).chain(current) {
+            response.note_unsent(self.unsent);
         }
     }
 }
@@ -152,6 +152,16 @@ impl Conn {
         self.note_body(body_bytes as u64);
     }
 
+    /// Records that the client does not read the responses that were written, those of streams included.
+    #[cold]
+    pub(super) fn note_write_timeout(&mut self) {
+        self.note_error(ResponseEnd::WRITE_TIMEOUT);
+        if let Some(observed) = &mut self.observed {
+            observed.written.iter_mut().for_each(|response| response.note_error(ResponseEnd::WRITE_TIMEOUT));
+        }
+        self.role.note_error(ResponseEnd::WRITE_TIMEOUT);
+    }
+
     /// Records why the request has failed. The first reason counts.
     #[inline]
     pub(super) fn note_error(&mut self, why: &'static str) {
@@ -179,23 +189,26 @@ impl Conn {
         let has_closed = self.observed.as_deref().is_some_and(|observed| observed.has_closed);
         let has_left = has_closed && self.has_client_left();
         let Some(observed) = &mut self.observed else { return };
-        for (observers, mut end) in observed.written.drain(..) {
-            end.error = end.error.or(has_left.then_some(ResponseEnd::CLIENT_GONE));
-            tell(observers, &end);
+        for mut response in observed.written.drain(..) {
+            if has_left {
+                response.note_error(ResponseEnd::CLIENT_GONE);
+            }
+            response.note_sent();
         }
     }
 
-    /// Records that the response is complete, and perhaps not sent. Calling it again changes nothing.
+    /// Records that the response is complete, and perhaps not sent. Calling it again changes nothing. That of a stream is sent by
+    /// its connection.
     #[cold]
     pub(super) fn note_response_written(&mut self) {
         let unsent = self.unsent_in_all();
         let Some(observed) = &mut self.observed else { return };
-        let end = std::mem::take(&mut observed.end);
-        let observers = std::mem::take(&mut observed.current);
+        let response = observed.take_current();
         (observed.queued, self.owner.arrived) = (None, None);
-        if !observers.is_empty() {
-            observed.written.push((observers, end));
+        if let Role::Stream(end) = &self.role {
+            return response.into_iter().for_each(|response| end.pipe.observe(response));
         }
+        observed.written.extend(response);
         observed.unsent = unsent;
         if unsent == 0 {
             self.end_sent();
@@ -273,7 +286,7 @@ fn earlier(read_at: Option<Instant>, tick: Tick, cx: &Context) -> Instant {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -295,7 +308,10 @@ mod tests {
         };
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             let mut observed = Observed::new(&Arc::default());
-            (observed.current, observed.written) = (observers(), vec![(observers(), ResponseEnd::default())]);
+            observed.current = observers();
+            let written = observed.take_current();
+            observed.written.extend(written);
+            observed.current = observers();
             panic!("as asked");
         }));
         assert!(unwound.is_err());

@@ -7,7 +7,6 @@ use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
 use crate::error::OneLine;
-use crate::message::observer::ResponseEnd;
 use crate::message::{PROBLEM_JSON, Problem, Response};
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
@@ -106,7 +105,7 @@ impl Conn {
     pub(super) fn note_timeout(&mut self, cx: &Context) {
         cx.record(Event::TimedOut(self.timer.kind));
         if self.timer.kind == TimeoutKind::Write {
-            self.note_error(ResponseEnd::WRITE_TIMEOUT);
+            self.note_write_timeout();
         }
         let what = match self.timer.kind {
             TimeoutKind::Write => "the client stopped reading its response",

@@ -6,13 +6,17 @@
 use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode, Version};
 use weftwork_wire::{Field, Head};
 
 use super::client::{self, Source};
+use super::drop_caught::caught;
 use crate::error::{OneLine, panic_message};
+use crate::transport::events::Counters;
 pub(crate) use crate::transport::events::Event;
 use crate::transport::log_queue::log_line;
 
@@ -79,6 +83,57 @@ impl ResponseEnd {
         use ResponseEnd as End;
         let broken = [End::CLIENT_GONE, End::WRITE_TIMEOUT, End::CUT_SHORT, End::SHUTDOWN];
         self.status.is_some() && !self.error.is_some_and(|error| broken.contains(&error))
+    }
+}
+
+pub(crate) type Observers = Vec<Box<dyn ResponseObserver>>;
+
+/// A response that is written and not sent. If it is dropped, nothing more of it is sent.
+pub(crate) struct UnsentResponse {
+    observers: Observers,
+    end: ResponseEnd,
+    counters: Arc<Counters>,
+}
+
+impl UnsentResponse {
+    pub(crate) fn new(observers: Observers, end: ResponseEnd, counters: Arc<Counters>) -> UnsentResponse {
+        UnsentResponse { observers, end, counters }
+    }
+
+    /// Records why it is not sent. The first reason counts.
+    pub(crate) fn note_error(&mut self, why: &'static str) {
+        self.end.error.get_or_insert(why);
+    }
+
+    /// Records that bytes at the end of its body are not sent.
+    pub(crate) fn note_unsent(&mut self, bytes: u64) {
+        self.end.body_bytes = self.end.body_bytes.saturating_sub(bytes);
+    }
+
+    /// Tells its observers that it was sent.
+    pub(crate) fn note_sent(mut self) {
+        self.tell();
+    }
+
+    /// A panic of an observer costs a line in the log. The connection may end because another panic unwinds.
+    fn tell(&mut self) {
+        for observer in self.observers.drain(..) {
+            caught(|| observer.on_end(&self.end), log_panic);
+        }
+    }
+}
+
+impl Drop for UnsentResponse {
+    fn drop(&mut self) {
+        let is_closing = self.counters.closing.load(Ordering::Relaxed);
+        self.note_error(if is_closing { ResponseEnd::SHUTDOWN } else { ResponseEnd::CLIENT_GONE });
+        self.tell();
+    }
+}
+
+impl fmt::Debug for UnsentResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnsentResponse").field("end", &self.end).finish_non_exhaustive()
     }
 }
 

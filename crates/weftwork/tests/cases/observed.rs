@@ -176,6 +176,17 @@ fn a_client_that_closes_does_not_get_its_200() {
     }
 }
 
+/// The kernel ends the connection after twice the timeout, which is no `write_timeout`.
+#[test]
+fn a_client_that_stops_reading_is_a_write_timeout() {
+    let large = |_: &mut Request| Response::bytes(vec![b'x'; 32 << 20]);
+    let observed = Observed::start(large, |settings| settings.write_timeout(Duration::from_secs(1)));
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let labels = [&status(499), "error_type=\"write_timeout\""];
+    observed.sees(&labels, &["\"status\":499", "\"error\":\"write_timeout\"", "\"whole\":false"]);
+}
+
 /// RFC 9112 section 9.6: a client that has closed its sending side may still read.
 #[test]
 fn a_client_that_has_closed_its_sending_side_gets_its_200() {

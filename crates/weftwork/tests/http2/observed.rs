@@ -1,15 +1,19 @@
 //! Tests that metrics and access log tell of requests of HTTP/2, and of the ends of streams and connections.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
 use weftwork::prometheus_client::encoding::text::encode;
 use weftwork::prometheus_client::registry::Registry;
-use weftwork::{HandlerExt, Request, Response, Result, Running, ServerStatus, Settings};
+use weftwork::{
+    Feed, FeedLimits, Handler, HandlerExt, Request, Response, Result, Running, ServerStatus, Settings,
+};
+use weftwork_wire::ErrorCode;
 
 use super::CASE;
-use crate::support::{Http2Client, TIMEOUT, eventually, Lines};
+use crate::support::{Http2Client, TIMEOUT, eventually, Lines, noise};
 
 /// Returns the numbers of a server as the page of metrics has them.
 pub(super) fn page_of(status: ServerStatus) -> String {
@@ -27,19 +31,26 @@ struct Observed {
 
 impl Observed {
     fn start(change: impl FnOnce(Settings) -> Settings) -> Observed {
+        Observed::start_site(answer, change)
+    }
+
+    fn start_site(site: impl Handler, change: impl FnOnce(Settings) -> Settings) -> Observed {
         let lines = Lines::default();
         let log = AccessLog::to(LogFormat::Json, lines.clone()).unwrap();
         let metrics = Metrics::new();
-        let site = answer.with(metrics.clone()).with(log);
+        let site = site.with(metrics.clone()).with(log);
         Observed { running: CASE.bind(change).start(site).unwrap(), metrics, lines }
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
     }
 
     /// Waits until one line of the log has these parts.
     #[track_caller]
     fn logs(&self, parts: &[&str]) {
-        let lines = || String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap();
-        eventually(&format!("{parts:?} in {}", lines()), || {
-            let lines = lines();
+        eventually(&format!("{parts:?} in {}", self.log()), || {
+            let lines = self.log();
             lines.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count() == 1
         });
     }
@@ -50,8 +61,37 @@ impl Observed {
     }
 }
 
+/// Bytes of a body that is longer than a window. So its end waits at the connection, while its request is over.
+const LONG: usize = 100_000;
+/// Bytes of it that a client takes without a word.
+const WINDOW: usize = 65_535;
+/// Paths of such bodies, one of each kind.
+const LONG_PATHS: [&str; 5] = ["/bytes", "/file", "/stream", "/feed", "/later"];
+
 fn answer(req: &mut Request) -> Result<Response> {
     Ok(match req.path() {
+        "/bytes" => Response::bytes(noise(LONG)),
+        "/file" => {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(&noise(LONG))?;
+            Response::file(file)?
+        }
+        "/stream" => Response::stream(|out| out.write_all(&noise(LONG))),
+        "/feed" => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            std::thread::spawn(move || {
+                // A client that leaves closes the feed.
+                noise(LONG).chunks(10_000).for_each(|part| sender.send(part.to_vec()).unwrap_or_default());
+                sender.close();
+            });
+            Response::feed(feed)
+        }
+        "/later" => {
+            let (sender, response) = Response::later(TIMEOUT, "late");
+            std::thread::spawn(move || sender.send(Response::bytes(noise(LONG))));
+            response
+        }
+        "/huge" => Response::bytes(noise(32 << 20)),
         "/read" => {
             req.body().read_to_end(&mut Vec::new())?;
             Response::text("read")
@@ -95,6 +135,11 @@ fn lines_say_how_a_stream_ended() {
     let stream = client.get("/endless?stall");
     client.wait_for_reset(stream);
     observed.logs(&["/endless?stall", "\"status\":499", "\"error\":\"write_timeout\"", "\"whole\":false"]);
+    client.grant(0, 1 << 20);
+    let stream = client.get("/bytes?stall");
+    client.wait_for_reset(stream);
+    let taken = format!("\"bytes\":{WINDOW}");
+    observed.logs(&["/bytes?stall", "\"status\":499", &taken, "\"error\":\"write_timeout\""]);
     // The client breaks a rule.
     let fields = [("content-length", "5"), ("expect", "100-continue")];
     let stream = client.request("POST", "/read", &fields, false);
@@ -113,6 +158,107 @@ fn lines_say_how_a_stream_ended() {
     client.wait_for_head(stream);
     client.vanish();
     observed.logs(&["/endless?vanish", "\"status\":499", "\"error\":\"client_gone\""]);
+}
+
+/// The request is over, and a part of its response waits at the connection.
+#[test]
+fn a_response_that_the_client_does_not_wait_for_is_no_200() {
+    for path in LONG_PATHS {
+        let observed = Observed::start(|settings| settings);
+        for how in ["reset", "leave"] {
+            let target = format!("{path}?{how}");
+            let mut client = Http2Client::connect(&observed.running);
+            client.grants = false;
+            let stream = client.get(&target);
+            client.wait_for_bytes(stream, WINDOW);
+            assert!(!observed.log().contains(&target), "{}", observed.log());
+            match how {
+                "reset" => client.reset(stream),
+                _ => client.vanish(),
+            }
+            observed.logs(&[&target, "\"status\":499", "\"whole\":false", "\"error\":\"client_gone\""]);
+        }
+        assert!(!observed.log().contains("\"whole\":true"), "{}", observed.log());
+    }
+}
+
+/// The windows are open, and the buffers of the kernel are full.
+#[test]
+fn a_response_that_fills_the_socket_is_no_200() {
+    let observed = Observed::start(|settings| settings);
+    let mut client = Http2Client::connect(&observed.running);
+    client.grant(0, 1 << 30);
+    let stream = client.get("/huge");
+    client.grant(stream, 1 << 30);
+    client.wait_for_bytes(stream, 2 * WINDOW);
+    client.vanish();
+    observed.logs(&["/huge", "\"status\":499", "\"whole\":false", "\"error\":\"client_gone\""]);
+}
+
+/// The windows are open, and the client does not read. The kernel ends the connection after twice the timeout.
+#[test]
+fn a_client_that_stops_reading_is_a_write_timeout() {
+    let observed = Observed::start(|settings| settings.write_timeout(Duration::from_secs(1)));
+    let mut client = Http2Client::connect(&observed.running);
+    client.grant(0, 1 << 30);
+    let stream = client.get("/huge");
+    client.grant(stream, 1 << 30);
+    observed.logs(&["/huge", "\"status\":499", "\"whole\":false", "\"error\":\"write_timeout\""]);
+}
+
+/// The client leaves as soon as it has read everything.
+#[test]
+fn responses_that_arrived_are_200_although_the_client_leaves() {
+    let observed = Observed::start(|settings| settings);
+    let mut client = Http2Client::connect(&observed.running);
+    let short = client.get_all(["/?1", "/?2", "/?3"]);
+    let long = client.get_all(LONG_PATHS);
+    let head = client.request("HEAD", "/bytes?head", &[], true);
+    for stream in short {
+        client.answer(stream).is(200, "hello");
+    }
+    for stream in long {
+        client.answer(stream).is(200, noise(LONG));
+    }
+    client.answer(head).is(200, "");
+    client.vanish();
+    let whole = ["\"status\":200", "\"whole\":true"];
+    for target in ["/?1", "/?2", "/?3"] {
+        observed.logs(&[&format!("\"target\":\"{target}\""), whole[0], whole[1], "\"bytes\":5,"]);
+    }
+    for target in LONG_PATHS {
+        observed.logs(&[&format!("\"target\":\"{target}\""), whole[0], whole[1], "\"bytes\":100000,"]);
+    }
+    observed.logs(&["/bytes?head", whole[0], whole[1], "\"bytes\":0,"]);
+    eventually("the connection ends", || observed.running.stats().connections == 0);
+    assert_eq!(observed.log().lines().count(), 3 + LONG_PATHS.len() + 1, "{}", observed.log());
+}
+
+#[test]
+fn a_response_that_the_server_breaks_off_is_not_whole() {
+    let file = Arc::new(tempfile::tempfile().unwrap());
+    (&*file).write_all(&noise(LONG)).unwrap();
+    let served = file.clone();
+    let site = move |_: &mut Request| Response::file(served.try_clone()?);
+    let observed = Observed::start_site(site, |settings| settings);
+    let mut client = Http2Client::connect(&observed.running);
+    client.grants = false;
+    let stream = client.get("/shorter");
+    client.wait_for_bytes(stream, WINDOW);
+    file.set_len(WINDOW as u64).unwrap();
+    client.grant(0, 1 << 20);
+    client.grant(stream, 1 << 20);
+    assert_eq!(client.wait_for_reset(stream), ErrorCode::INTERNAL_ERROR);
+    let taken = format!("\"bytes\":{WINDOW}");
+    observed.logs(&["/shorter", &taken, "\"whole\":false", "\"error\":\"cut_short\""]);
+    file.set_len(LONG as u64).unwrap();
+    let stream = client.get("/stopped");
+    client.wait_for_head(stream);
+    let Observed { running, lines, .. } = observed;
+    running.shutdown(Duration::ZERO);
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line = log.lines().find(|line| line.contains("/stopped")).unwrap_or_default();
+    assert!(line.contains("\"whole\":false,\"error\":\"shutdown\""), "{log}");
 }
 
 #[test]

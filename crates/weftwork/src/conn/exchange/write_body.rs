@@ -241,8 +241,8 @@ impl<'a> ConnExchange<'a> {
     fn note_failure(&mut self, why: &io::Error) {
         match why.kind() {
             io::ErrorKind::TimedOut => {
-                self.conn.cut_stream();
                 self.conn.note_timeout(self.cx);
+                self.conn.cut_stream();
             }
             io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
             _ => {}

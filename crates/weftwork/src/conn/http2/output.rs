@@ -11,7 +11,9 @@ use super::Http2Conn;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
+use crate::conn::observed::Observed;
 use crate::message::BodyPart;
+use crate::message::observer::ResponseEnd;
 use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
@@ -32,6 +34,8 @@ struct Sink<'a> {
     budget: &'a mut Budget,
     frame_bytes_max: u32,
     has_written_block: &'a mut bool,
+    /// The record of the connection, to which the responses of its streams go with their last frames.
+    observed: &'a mut Option<Box<Observed>>,
     /// A response asked for the end of the connection.
     closes: bool,
     now: Tick,
@@ -40,7 +44,13 @@ struct Sink<'a> {
 
 impl Http2Conn {
     /// Appends frames of all responses that have something, as windows allow, up to the limit of the output.
-    pub(super) fn collect(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+    pub(super) fn collect(
+        &mut self,
+        now: Tick,
+        cx: &Context,
+        output: &mut Vec<u8>,
+        observed: &mut Option<Box<Observed>>,
+    ) {
         let mut changed = std::mem::take(&mut self.changed);
         self.hub.take_changed(&mut changed);
         for id in changed.drain(..) {
@@ -55,6 +65,7 @@ impl Http2Conn {
             budget: &mut self.budget,
             frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
             has_written_block: &mut self.has_written_block,
+            observed,
             closes: false,
             now,
             cx,
@@ -170,6 +181,7 @@ impl StreamEntry {
     pub(super) fn break_off(&mut self, code: ErrorCode, output: &mut Vec<u8>, cx: &Context) {
         let is_unbegun = self.response == ResponsePart::Head && self.pipe.claim();
         self.is_reset = true;
+        self.pipe.reset();
         write_reset(self.id, if is_unbegun { ErrorCode::REFUSED_STREAM } else { code }, output, cx);
     }
 
@@ -212,11 +224,33 @@ impl StreamEntry {
         self.is_ready = goes_on;
         self.taken = state.taken;
         self.is_closed = state.is_closed;
+        if state.is_observed {
+            self.pass_observed(sink);
+        }
         self.end_early(state, sink);
         if state.is_left {
             let timer = self.left.get_or_insert_with(|| PeerTimer::start(TimeoutKind::Write, sink.now));
             if sent > 0 {
                 timer.advance(sent, sink.now);
+            }
+        }
+    }
+
+    /// Passes the response on to the record of the connection, if its last frame was written or another protocol has begun. If it
+    /// has failed, its observers are told.
+    #[cold]
+    fn pass_observed(&self, sink: &mut Sink<'_>) {
+        let left = match self.response {
+            ResponsePart::Ended | ResponsePart::Tunnel => None,
+            ResponsePart::Body { left, .. } if self.is_reset => Some(left),
+            _ => return,
+        };
+        let Some(mut response) = self.pipe.take_observed() else { return };
+        match left {
+            None => Observed::add_written(sink.observed, response, sink.cx),
+            Some(left) => {
+                response.note_unsent(left);
+                response.note_error(ResponseEnd::CUT_SHORT);
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::transport::{Buffers, Stream, Tick};
 /// The request's end of a stream.
 #[derive(Debug)]
 pub(in crate::conn) struct StreamEnd {
-    pub(super) pipe: Arc<StreamPipe>,
+    pub(in crate::conn) pipe: Arc<StreamPipe>,
     /// The request has become another protocol.
     pub(super) is_tunnel: bool,
     /// The TLS session of its connection.

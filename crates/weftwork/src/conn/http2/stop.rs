@@ -7,8 +7,10 @@ use weftwork_wire::{ErrorCode, Http2, Http2Fault};
 use super::streams::ResponsePart;
 use super::{Http2Conn, Role};
 use crate::conn::close::FIRST_REQUEST;
+use crate::conn::observed::Observed;
 use crate::conn::refusal::{Peer, log_client};
 use crate::conn::{Conn, Flushed};
+use crate::message::observer::ResponseEnd;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
@@ -133,14 +135,14 @@ impl Http2Conn {
     }
 
     /// Ends all streams, because the server ends: those whose handlers have not run first, so that they never will.
-    fn cut(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>) {
+    fn cut(&mut self, now: Tick, cx: &Context, output: &mut Vec<u8>, observed: &mut Option<Box<Observed>>) {
         for stream in self.streams.iter_mut() {
             if stream.response == ResponsePart::Head && !stream.is_reset && stream.pipe.claim() {
                 stream.is_reset = true;
                 write_reset(stream.id, ErrorCode::REFUSED_STREAM, output, cx);
             }
         }
-        self.collect(now, cx, output);
+        self.collect(now, cx, output, observed);
         for stream in self.streams.iter_mut().filter(|stream| !stream.is_done()) {
             stream.break_off(ErrorCode::CANCEL, output, cx);
         }
@@ -172,6 +174,7 @@ impl Http2Conn {
             if stream.left.as_ref().is_some_and(|left| now >= left.deadline(&cx.settings)) {
                 cx.record(Event::TimedOut(TimeoutKind::Write));
                 write_reset(stream.id, ErrorCode::CANCEL, output, cx);
+                stream.pipe.note_error(ResponseEnd::WRITE_TIMEOUT);
                 stream.pipe.reset();
                 (stream.is_reset, stream.is_ready, stream.left) = (true, true, None);
             }
@@ -200,7 +203,7 @@ impl Conn {
     pub(crate) fn cut_off_http2(mut self: Box<Conn>, now: Tick, cx: &Context) {
         let mut buffers = self.buffers.take().unwrap_or_default();
         if let Role::Connection(http2) = &mut self.role {
-            http2.cut(now, cx, &mut buffers.output);
+            http2.cut(now, cx, &mut buffers.output, &mut self.observed);
         }
         self.buffers = Some(buffers);
         match self.flush(now) {

@@ -8,6 +8,8 @@
 //!
 //! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
 
+mod hub;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -23,82 +25,15 @@ use loom::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
+pub(crate) use self::hub::StreamHub;
 use super::Duplex;
 use crate::message::drop_caught::{drop_caught, drop_payload};
+use crate::message::observer::UnsentResponse;
 use crate::message::{BodyPart, WakeConn};
-use crate::transport::open_count::OpenCount;
 use crate::transport::wake_pipe::WakePipe;
 
 /// Bytes of a response that may wait for the connection. It is as much as a request holds in its own buffer.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
-
-/// What the streams of a connection tell it.
-#[derive(Debug, Default)]
-pub(crate) struct StreamHub {
-    state: Mutex<HubState>,
-    pub(crate) local_addr: Option<SocketAddr>,
-    /// The connection, if it has no socket. It may stand for one with TLS.
-    #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
-    memory: Option<Arc<dyn Duplex>>,
-    /// Counts the connection. Each of its requests holds the hub.
-    open: Option<OpenCount>,
-}
-
-#[derive(Default)]
-struct HubState {
-    /// Streams with something new for the connection.
-    changed: Vec<u32>,
-    waiter: Option<(Arc<dyn WakeConn>, usize)>,
-}
-
-impl fmt::Debug for HubState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubState").field("changed", &self.changed).finish_non_exhaustive()
-    }
-}
-
-impl StreamHub {
-    pub(crate) fn new(local_addr: Option<SocketAddr>, open: Option<OpenCount>) -> Arc<StreamHub> {
-        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None, open })
-    }
-
-    /// The hub of a connection without a socket.
-    pub(crate) fn in_memory(memory: Arc<dyn Duplex>, open: Option<OpenCount>) -> Arc<StreamHub> {
-        let local_addr = memory.local_addr();
-        Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory), open })
-    }
-
-    /// Wakes the connection at the next change. Returns false if there is one already.
-    pub(crate) fn watch(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        let mut state = lock(&self.state);
-        let nothing = state.changed.is_empty();
-        if nothing {
-            state.waiter = Some((wakes.clone(), key));
-        }
-        nothing
-    }
-
-    pub(crate) fn has_changes(&self) -> bool {
-        !lock(&self.state).changed.is_empty()
-    }
-
-    /// Takes the streams that have changed. `into` must be empty.
-    pub(crate) fn take_changed(&self, into: &mut Vec<u32>) {
-        let mut state = lock(&self.state);
-        state.waiter = None;
-        std::mem::swap(&mut state.changed, into);
-    }
-
-    fn note(&self, stream: u32) {
-        let mut state = lock(&self.state);
-        state.changed.push(stream);
-        let waiter = state.waiter.take();
-        drop(state);
-        if let Some((wakes, key)) = waiter {
-            wakes.wake(key);
-        }
-    }
-}
 
 /// A thread may wait for any of two directions: bytes to read (1) and space to write (2). In any case it waits for the end.
 const SIGNALS: usize = 4;
@@ -128,6 +63,8 @@ struct Flow {
     sent: usize,
     /// The rest of the response, which is not copied. Nothing follows it.
     tail: VecDeque<BodyPart>,
+    /// The response, once it is complete and if it has observers. They are told without the lock.
+    observed: Option<Box<UnsentResponse>>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
@@ -156,11 +93,22 @@ impl fmt::Debug for Flow {
 
 impl Flow {
     /// Ends both directions. Returns what is left of the response.
-    fn reset(&mut self) -> VecDeque<BodyPart> {
-        self.is_reset = true;
+    fn reset(&mut self) -> (VecDeque<BodyPart>, Option<Box<UnsentResponse>>) {
+        let left = self.cut();
         self.to_client = Vec::new();
         self.sent = 0;
-        std::mem::take(&mut self.tail)
+        left
+    }
+
+    /// Ends both directions behind the bytes that can be sent at once. Returns what is never sent.
+    fn cut(&mut self) -> (VecDeque<BodyPart>, Option<Box<UnsentResponse>>) {
+        self.is_reset = true;
+        let mut observed = self.observed.take();
+        if let Some(response) = &mut observed {
+            let unsent = (self.to_client.len() - self.sent) as u64;
+            response.note_unsent(self.tail.iter().map(BodyPart::count).sum::<u64>() + unsent);
+        }
+        (std::mem::take(&mut self.tail), observed)
     }
 
     /// Returns whether the request can go on in one of these directions.
@@ -195,6 +143,8 @@ pub(crate) struct StreamState {
     pub(crate) is_shut: bool,
     /// The request has disconnected its client.
     pub(crate) is_cut: bool,
+    /// The response is complete, and its observers wait: see [`StreamPipe::take_observed`].
+    pub(crate) is_observed: bool,
 }
 
 /// The connection's end.
@@ -241,9 +191,15 @@ impl StreamPipe {
     /// Tells the request that its client has gone.
     pub(crate) fn reset(&self) {
         let mut flow = lock(&self.flow);
-        let tail = flow.reset();
+        let (tail, _observed) = flow.reset();
         self.wake(flow);
         self.drop_parts(tail);
+    }
+
+    /// Takes the response whose observers are to be told how it ends.
+    #[cold]
+    pub(crate) fn take_observed(&self) -> Option<UnsentResponse> {
+        lock(&self.flow).observed.take().map(|response| *response)
     }
 
     /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done,
@@ -260,6 +216,7 @@ impl StreamPipe {
             is_left: flow.is_closed && left > 0,
             is_shut: (flow.is_closed || flow.is_shut) && left == 0,
             is_cut: flow.is_cut,
+            is_observed: flow.observed.is_some(),
         };
         if flow.sent == flow.to_client.len() {
             // A writer that waits goes on at once. Any other may have nothing to say for hours.
@@ -331,6 +288,25 @@ impl StreamPipe {
                 flow.tail.extend(parts);
                 self.note(flow);
             }
+        }
+    }
+
+    /// Leaves it to the connection to tell the observers of a complete response how it ends. To be called before the last bytes of
+    /// the response are sent.
+    #[cold]
+    pub(crate) fn observe(&self, response: UnsentResponse) {
+        let response = Box::new(response);
+        let mut flow = lock(&self.flow);
+        if !flow.is_reset {
+            flow.observed = Some(response);
+        }
+    }
+
+    /// Records why the response that was passed on breaks off.
+    #[cold]
+    pub(crate) fn note_error(&self, why: &'static str) {
+        if let Some(response) = &mut lock(&self.flow).observed {
+            response.note_error(why);
         }
     }
 
@@ -415,8 +391,8 @@ impl Duplex for StreamPipe {
         if flow.is_reset {
             return;
         }
-        (flow.is_cut, flow.is_reset) = (true, true);
-        let tail = std::mem::take(&mut flow.tail);
+        flow.is_cut = true;
+        let (tail, _observed) = flow.cut();
         let is_new = !std::mem::replace(&mut flow.is_noted, true);
         self.wake(flow);
         self.drop_parts(tail);
