@@ -63,6 +63,9 @@ impl Conn {
 
     /// Takes buffers of the pool for responses of HTTP/2, which the connection collects. New buffers would have to grow each time,
     /// and the allocator returned their pages to the kernel.
+    ///
+    /// Only loops serve such connections, also in `workers` and `pool`. Their threads serve the requests, whose buffers come from the
+    /// loop with them.
     pub(crate) fn take_buffers(&mut self, pool: &mut BufferPool) {
         self.buffers.get_or_insert_with(|| pool.take());
     }
