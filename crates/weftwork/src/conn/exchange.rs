@@ -193,7 +193,7 @@ impl<'a> ConnExchange<'a> {
         if !pending.is_over(begun, self.cx)
             && let Some(future) = pending.future_mut()
         {
-            slot.enter(begun, &line_of(&summary.method, &summary.path));
+            slot.enter_later_part(begun, &line_of(&summary.method, &summary.path));
             self.watched = Some(slot);
             if let Some(flow) = &mut self.conn.owned_body {
                 flow.enter_call();

@@ -25,8 +25,8 @@ pub(crate) struct CallSlot {
     epoch: AtomicU64,
     /// Last call that was reported in the log.
     warned: AtomicU64,
-    /// Number of calls that were writers of streamed bodies.
-    writers: AtomicU64,
+    /// Number of calls that were later parts of a request.
+    later_parts: AtomicU64,
     begun: AtomicU64,
     line: [AtomicU64; LINE_BYTES / 8],
     thread: String,
@@ -43,15 +43,15 @@ impl Drop for CallSlot {
 impl CallSlot {
     /// Returns the number of handler calls, including the current call.
     fn calls(&self) -> u64 {
-        // The order matters. A reader that sees the number of a writer's call also sees that the call is a writer.
+        // The order matters. A reader that sees the number of a later part also sees that it is one.
         let all = self.epoch.load(Ordering::Acquire).div_ceil(2);
-        all.saturating_sub(self.writers.load(Ordering::Relaxed))
+        all.saturating_sub(self.later_parts.load(Ordering::Relaxed))
     }
 
-    /// Begins a call like [`enter`](CallSlot::enter), for the writer of a streamed body. It belongs to a call that has
-    /// ended.
-    pub(crate) fn enter_writer(&self, now: Tick, head: &[u8]) {
-        self.writers.fetch_add(1, Ordering::Relaxed);
+    /// Begins a call like [`enter`](CallSlot::enter), for a later part of a request whose handler has returned: the writer of a
+    /// streamed body, or a poll of a future.
+    pub(crate) fn enter_later_part(&self, now: Tick, head: &[u8]) {
+        self.later_parts.fetch_add(1, Ordering::Relaxed);
         self.enter(now, head);
     }
 
@@ -132,9 +132,16 @@ impl Watchdog {
     /// Returns a slot for the calling thread. It is removed when its owner drops it.
     pub(crate) fn call_slot(&self) -> Arc<CallSlot> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-        let (epoch, warned, writers, begun, line) = Default::default();
-        let slot =
-            Arc::new(CallSlot { epoch, warned, writers, begun, line, thread, before: self.before.clone() });
+        let (epoch, warned, later_parts, begun, line) = Default::default();
+        let slot = Arc::new(CallSlot {
+            epoch,
+            warned,
+            later_parts,
+            begun,
+            line,
+            thread,
+            before: self.before.clone(),
+        });
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() == slots.capacity() {
             slots.retain(|slot| slot.strong_count() > 0);
@@ -268,7 +275,7 @@ mod tests {
         slot.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
         let call = slot.read().unwrap().0;
         slot.leave();
-        slot.enter_writer(Tick(2), b"GET / HTTP/1.1\r\n\r\n");
+        slot.enter_later_part(Tick(2), b"GET / HTTP/1.1\r\n\r\n");
         let (writer, begun, _) = slot.read().unwrap();
         assert!(writer != call && begun == Tick(2) && watchdog.calls() == 1);
         slot.leave();

@@ -174,6 +174,8 @@ fn a_future_is_polled_when_it_is_woken() {
     }
     client.get("/").is(200, "hello");
     assert_eq!(shared.polls.load(Ordering::SeqCst), 9);
+    // A poll is no request.
+    assert_eq!(server.stats().requests, 4);
 }
 
 /// Ends the threads that wake, also if the test fails.

@@ -72,12 +72,12 @@ impl<'a> ConnExchange<'a> {
         let now = self.wait.now();
         match &self.left {
             // The head is gone, and the buffer holds the next request.
-            Some(left) => slot.enter_writer(now, &line_of(&left.method, &left.path)),
+            Some(left) => slot.enter_later_part(now, &line_of(&left.method, &left.path)),
             None => {
                 let (head, text) = self.head();
                 match head.version {
-                    Version::Http2 => slot.enter_writer(now, &line_of(&head.method, head.path.of(text))),
-                    _ => slot.enter_writer(now, text),
+                    Version::Http2 => slot.enter_later_part(now, &line_of(&head.method, head.path.of(text))),
+                    _ => slot.enter_later_part(now, text),
                 }
             }
         }
