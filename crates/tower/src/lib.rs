@@ -56,7 +56,7 @@
 //! |---|---|
 //! | `axum` | `ConnectInfo<SocketAddr>` in each request |
 //! | `tokio` | the context of a runtime: timers, sockets, `tokio::spawn`. `TowerHandler::tokio`, `TowerHandler::spawned` |
-//! | `upgrade` | `hyper::upgrade::on`, so WebSockets of axum work |
+//! | `upgrade` | `hyper::upgrade::on`, for WebSockets of axum, and for proxies that answer CONNECT |
 //! | `into-service` | the other way: `into_service` makes a service of a running server, to mount handlers in axum |
 //!
 //! No feature is a default.
@@ -69,6 +69,9 @@
 //! - The size of a request body is limited by the setting `body_bytes_max` (2 MiB). An app with a limit of its own, such as
 //!   axum's `DefaultBodyLimit`, needs a larger one here: [`TowerHandler::body_bytes_max`].
 //! - A body that is there as a whole is sent with its `Content-Length`, and parts that are ready together are sent together.
+//! - A client that closes its side of an upgraded connection or tunnel counts as gone.
+//! - A fiber has 256 KiB of stack. `CompressionLayer` without optimization needs a `fiber_stack_bytes` of 1 MiB.
+//! - CONNECT is 501 if the service accepts it (2xx) without the feature `upgrade`, or has dropped the `OnUpgrade`.
 //! - An event stream (`text/event-stream`) ends when the server stops. Other bodies have the setting `drain_timeout`.
 //! - tokio's budget for tasks does not apply to a future that is polled in place. A future that is always ready keeps its
 //!   thread, like a handler that computes. `tokio::task::id`, `spawn_local` and `block_in_place` need a task:

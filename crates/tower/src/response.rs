@@ -61,9 +61,9 @@ where
     }
     #[cfg(feature = "upgrade")]
     if let Some(upgrade) = wanted.upgrade
-        && let Some(protocol) = upgrade.accepted(&mut head)
+        && let Some(response) = upgrade.accept(&mut head)
     {
-        return with_fields(upgrade.accept(protocol), head.headers);
+        return with_fields(response, head.headers);
     }
     let length = body.size_hint().exact();
     if wanted.method == Method::HEAD {

@@ -1,4 +1,4 @@
-//! Upgrades for services that call `hyper::upgrade::on`, such as the WebSockets of axum.
+//! Upgrades for services that call `hyper::upgrade::on`, such as the WebSockets of axum, and proxies that serve CONNECT.
 //!
 //! Only hyper makes an `OnUpgrade`. So a connection of hyper is upgraded here over a pipe in memory, and its `OnUpgrade` goes
 //! to the service. If the service accepts the upgrade, the other end of the pipe is joined with the client.
@@ -27,39 +27,59 @@ const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// An upgrade that a service may accept.
 pub(crate) struct Upgrade {
     pipe: Arc<Pipe>,
-    /// Protocol of an extended CONNECT.
-    protocol: Option<HeaderValue>,
+    asked: Asked,
+}
+
+/// What the client asks for.
+enum Asked {
+    /// A protocol of its field Upgrade.
+    Upgrade,
+    /// The protocol of an extended CONNECT.
+    Extended(HeaderValue),
+    /// A tunnel, by CONNECT.
+    Tunnel,
 }
 
 impl Upgrade {
     /// Puts an `OnUpgrade` into a request whose client asks for another protocol.
     pub(crate) fn offer(head: &mut http::Request<()>) -> Option<Upgrade> {
-        if !head.headers().contains_key(header::UPGRADE) {
-            return None;
-        }
-        let protocol = if head.version() == Version::HTTP_2 { extended_connect(head) } else { None };
+        let asked = match head.version() {
+            _ if *head.method() == Method::CONNECT => Asked::Tunnel,
+            _ if !head.headers().contains_key(header::UPGRADE) => return None,
+            Version::HTTP_2 => extended_connect(head).map_or(Asked::Upgrade, Asked::Extended),
+            _ => Asked::Upgrade,
+        };
         let pipe = Arc::new(Pipe::default());
         head.extensions_mut().insert(on_upgrade(&pipe)?);
-        Some(Upgrade { pipe, protocol })
+        Some(Upgrade { pipe, asked })
     }
 
-    /// Takes the protocol to which a response switches. Over HTTP/2, that is any 2xx of a service that has kept the `OnUpgrade`.
-    pub(crate) fn accepted(&self, head: &mut response::Parts) -> Option<HeaderValue> {
-        match &self.protocol {
-            Some(protocol) => {
-                let is_kept = matches!(self.pipe.lock().to_client, ToClient::Unanswered);
-                (is_kept && head.status.is_success()).then(|| protocol.clone())
+    /// Joins the client with the service, if the response accepts. To CONNECT, that is any 2xx of a service that has kept the
+    /// `OnUpgrade`.
+    pub(crate) fn accept(self, head: &mut response::Parts) -> Option<Response> {
+        let is_kept = matches!(self.pipe.lock().to_client, ToClient::Unanswered);
+        let protocol = match &self.asked {
+            Asked::Upgrade if head.status == StatusCode::SWITCHING_PROTOCOLS => {
+                Some(head.headers.remove(header::UPGRADE)?)
             }
-            None if head.status == StatusCode::SWITCHING_PROTOCOLS => head.headers.remove(header::UPGRADE),
-            None => None,
-        }
-    }
-
-    /// Returns 101, and joins the client with the service.
-    pub(crate) fn accept(self, protocol: HeaderValue) -> Response {
+            Asked::Extended(protocol) if is_kept && head.status.is_success() => Some(protocol.clone()),
+            Asked::Tunnel if is_kept && head.status.is_success() => None,
+            _ => return None,
+        };
+        // Bytes of the other protocol follow (RFC 9110 section 8.6).
+        head.headers.remove(header::CONTENT_LENGTH);
         let (sender, feed) = Feed::new(crate::feed::LIMITS);
         self.pipe.open(sender);
-        Response::upgrade_fed(protocol, feed, ClientEnd { pipe: self.pipe.clone() })
+        let client = ClientEnd { pipe: self.pipe.clone() };
+        Some(match protocol {
+            Some(protocol) => Response::upgrade_fed(protocol, feed, client),
+            None => {
+                // A tunnel begins with 2xx in place of 101, and names no protocol.
+                let mut tunnel = Response::upgrade_fed(HeaderValue::from_static("tunnel"), feed, client);
+                tunnel.remove_header(header::UPGRADE);
+                tunnel.with_status(head.status)
+            }
+        })
     }
 }
 
