@@ -231,7 +231,7 @@ impl Files {
 
     /// Sends `app.js.br`, `app.js.zst` or `app.js.gz` instead of `app.js` to clients that accept the coding.
     /// The weights of `Accept-Encoding` decide. Equal weights are resolved in this order. A precompressed file
-    /// that is more than two seconds older than the original is not sent, and the log says so once. Default:
+    /// that is empty, or more than two seconds older than the original, is not sent, and the log says so once. Default:
     /// `true`, for types that compress well. Their responses have `Vary: Accept-Encoding`.
     #[must_use]
     pub fn precompressed(self, on: bool) -> Files {

@@ -71,6 +71,11 @@ pub(super) fn choose(
         }
         let name = [path, extension].concat();
         let Ok(Found::Content(sibling)) = open_files.find(root, &name) else { continue };
+        if sibling.length == 0 {
+            // A full disk leaves such files, and every coding gives at least a byte.
+            open_files.skipped.note(name, 0, format_args!("it is empty. Compress the original again"));
+            continue;
+        }
         match seconds_older(&sibling, &plain) {
             0..=OLDER_MAX => return (sibling, Some(coding)),
             older => open_files.skipped.note(

@@ -570,6 +570,25 @@ fn a_date_joins_no_parts_of_different_codings() {
     }
 }
 
+/// A compressor without room on its disk leaves an empty file.
+#[test]
+fn an_empty_precompressed_file_is_not_sent() {
+    let scratch = Scratch::new();
+    for name in ["page.html", "whole.html", "whole.html.gz"] {
+        scratch.write(name, name);
+    }
+    for name in ["page.html.br", "page.html.zst", "page.html.gz", "whole.html.br"] {
+        scratch.write(name, "");
+    }
+    let site = scratch.site();
+    for (path, body, coding) in
+        [("/page.html", "page.html", None), ("/whole.html", "whole.html.gz", Some("gzip"))]
+    {
+        let answer = site.ask(&format!("GET {path}\nAccept-Encoding: br, zstd, gzip"));
+        assert_eq!((answer.status, &*answer.body, answer.field("content-encoding")), (200, body, coding));
+    }
+}
+
 /// Clients that wait for many files hold their descriptors.
 #[test]
 fn without_free_descriptors_a_request_gets_503_with_retry_after() {
