@@ -243,7 +243,7 @@ impl Server {
     /// for its watchdog (sd_notify(3)). [`Signals`] lists what other signals do. With the setting
     /// [`maintenance_signals`](Settings::maintenance_signals) off, they are left to the program.
     ///
-    /// After this function has returned, the signals end the process again. The log reports the shutdown at level info.
+    /// After this function has returned, SIGTERM and SIGINT end the process again. The log reports the shutdown at level info.
     /// If the log is stuck because nothing reads its output, the shutdown waits for it half a second and then goes on.
     ///
     /// # Errors

@@ -89,14 +89,15 @@ pub(crate) fn register(cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>) {
 }
 
 /// Begins to replace this process. `waker` is used when that is done or has failed.
-pub(crate) fn begin(timeout: Duration, waker: Waker) {
+pub(crate) fn begin(timeout: Duration, mut waker: Waker) {
     let mut state = state();
-    state.wakers.push(waker);
-    if let Progress::Starting(since, _) = state.progress
-        && since.elapsed() > ONE_SIGNAL
-    {
-        warn_of_second();
+    match state.progress {
+        // Another server of this process saw the signal first.
+        Progress::Done(_) => return waker.wake(),
+        Progress::Starting(since, _) if since.elapsed() > ONE_SIGNAL => warn_of_second(),
+        Progress::Starting(..) | Progress::Idle => {}
     }
+    state.wakers.push(waker);
     if state.progress != Progress::Idle {
         return;
     }

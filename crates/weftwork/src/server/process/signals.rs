@@ -1,5 +1,8 @@
 //! Signals of the process, for a server that waits for them.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +33,9 @@ pub(crate) enum SignalEvent {
     Woken,
 }
 
-/// Redirects signals to the server while this value lives. After the last value is dropped, the signals end the process
-/// again, even if the process handled them in another way before.
+/// Redirects signals to the server while this value lives. After the last value is dropped, SIGTERM and SIGINT end the
+/// process again, even if the process handled them in another way before. SIGUSR1 and SIGUSR2 have no effect then, because
+/// they may come late. The same is true of SIGHUP, unless stderr is a terminal.
 ///
 /// | signal | effect |
 /// |---|---|
@@ -74,15 +78,21 @@ struct Flags {
     hup: Arc<AtomicBool>,
     usr1: Arc<AtomicBool>,
     usr2: Arc<AtomicBool>,
+    /// Set by a [`Waker`]. One read of the pipe may take its byte together with that of a signal.
+    woken: Arc<AtomicBool>,
 }
 
 /// Ends a wait for signals.
-pub(crate) struct Waker(UnixStream);
+pub(crate) struct Waker {
+    woken: Arc<AtomicBool>,
+    written: UnixStream,
+}
 
 impl Waker {
     pub(crate) fn wake(&mut self) {
+        self.woken.store(true, Ordering::SeqCst);
         // The server may have stopped waiting.
-        let _ = self.0.write_all(&[0]);
+        let _ = self.written.write_all(&[0]);
     }
 }
 
@@ -143,11 +153,11 @@ impl Signals {
     }
 
     pub(crate) fn waker(&self) -> io::Result<Waker> {
-        Ok(Waker(self.written.try_clone()?))
+        Ok(Waker { woken: self.flags.woken.clone(), written: self.written.try_clone()? })
     }
 
     fn take(&self) -> Option<SignalEvent> {
-        let Flags { stop, hup, usr1, usr2 } = &*self.flags;
+        let Flags { stop, hup, usr1, usr2, woken } = &*self.flags;
         let came = |flag: &AtomicBool| flag.swap(false, Ordering::SeqCst);
         if came(stop) {
             return Some(SignalEvent::Stop);
@@ -160,7 +170,10 @@ impl Signals {
         if came(usr1) {
             return Some(SignalEvent::ReopenLogs);
         }
-        came(usr2).then_some(SignalEvent::Replace)
+        if came(usr2) {
+            return Some(SignalEvent::Replace);
+        }
+        came(woken).then_some(SignalEvent::Woken)
     }
 }
 
@@ -193,6 +206,16 @@ impl Drop for Actions {
     }
 }
 
+/// Returns whether a signal ends the process if no server waits for signals. Operators send the others to running servers,
+/// and such a signal may arrive just after the stop.
+fn ends_process(signal: i32) -> bool {
+    match signal {
+        SIGUSR1 | SIGUSR2 => false,
+        SIGHUP => io::stderr().is_terminal(),
+        _ => true,
+    }
+}
+
 /// Whether the signals of a group end the process, because no [`Signals`] of the group lives.
 static ARE_DEFAULT: [AtomicBool; 2] = [AtomicBool::new(true), AtomicBool::new(true)];
 static INSTALLED: Mutex<[Installed; 2]> = Mutex::new([Installed::NONE, Installed::NONE]);
@@ -220,7 +243,7 @@ impl InstallGuard {
         let index = index_of(group);
         let installed = &mut installed()[index];
         if !installed.is_set_up {
-            for signal in group {
+            for signal in group.iter().filter(|signal| ends_process(**signal)) {
                 signal_hook::flag::register_conditional_default(*signal, &ARE_DEFAULT[index])?;
             }
             installed.is_set_up = true;
@@ -251,126 +274,4 @@ fn index_of(group: &[i32]) -> usize {
 
 fn installed() -> MutexGuard<'static, [Installed; 2]> {
     INSTALLED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    //! Tests that run in a process of their own, because signals affect the whole process.
-
-    use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::{Command, Stdio};
-
-    use rustix::process::{Pid, Signal, kill_process};
-
-    use super::*;
-
-    const CHILD: &str = "WEFTWORK_TEST_SIGNALS";
-    const READY: &str = "the signals are set";
-
-    #[test]
-    fn signals_end_the_process_again_without_a_waiter() {
-        if let Ok(role) = std::env::var(CHILD) {
-            return play(&role);
-        }
-        for (role, ends) in [("dropped", true), ("dropped twice", true), ("one is left", false)] {
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            let name = "server::process::signals::tests::signals_end_the_process_again_without_a_waiter";
-            child.args(["--exact", name, "--nocapture"]).env(CHILD, role);
-            let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
-            assert!(said.any(|line| line.contains(READY)), "{role}");
-            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-            // A process that has not ended reads the end of its input, and then exits.
-            drop(child.stdin.take());
-            let status = child.wait().unwrap();
-            let expected = if ends { Some(SIGTERM) } else { None };
-            assert_eq!((status.signal(), status.success()), (expected, !ends), "{role}: {status}");
-        }
-    }
-
-    /// Returns whether this process ignores the signal, as far as the system tells.
-    fn is_ignored(signal: Signal) -> bool {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        (ignored >> (signal.as_raw() - 1)) & 1 == 1
-    }
-
-    /// [`Server::run`](crate::Server::run) handles all signals, unless the setting leaves some to the program.
-    #[test]
-    fn a_server_goes_on_after_signals_of_operators() {
-        if let Ok(setting) = std::env::var(CHILD) {
-            let server = crate::Server::bind("127.0.0.1:0").unwrap().set("maintenance_signals", &setting);
-            let server = server.unwrap();
-            println!("{READY} {}", server.addresses()[0]);
-            return server.run(|_: &mut crate::Request<'_>| "hello").unwrap();
-        }
-        for (setting, signal) in [
-            ("on", Signal::HUP),
-            ("on", Signal::USR1),
-            ("off", Signal::HUP),
-            ("off", Signal::USR1),
-            ("off", Signal::USR2),
-        ] {
-            if setting == "off" && is_ignored(signal) {
-                println!(
-                    "not checked: {signal:?} is ignored here, as by nohup(1), and a child inherits that"
-                );
-                continue;
-            }
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            let name = "server::process::signals::tests::a_server_goes_on_after_signals_of_operators";
-            child.args(["--exact", name, "--nocapture"]).env(CHILD, setting);
-            let mut child = child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
-            let line = said.find(|line| line.contains(READY)).unwrap();
-            let address = line.rsplit(' ').next().unwrap();
-            // The signals are handled before the server listens.
-            while std::net::TcpStream::connect(address).is_err() {
-                assert!(child.try_wait().unwrap().is_none());
-                std::thread::yield_now();
-            }
-            kill_process(Pid::from_child(&child), signal).unwrap();
-            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-            let status = child.wait().unwrap();
-            let expected = if setting == "on" { None } else { Some(signal.as_raw()) };
-            assert_eq!(
-                (status.signal(), status.success()),
-                (expected, setting == "on"),
-                "{setting} {signal:?}"
-            );
-        }
-    }
-
-    /// The drop of the signals is stopped halfway, at the lock. The actions must still be there.
-    #[test]
-    fn the_default_is_back_before_the_actions_go() {
-        let signals = Signals::install().unwrap();
-        let mut pipe = signals.pipe.try_clone().unwrap();
-        let lock = installed();
-        let dropped = std::thread::spawn(move || drop(signals));
-        pipe.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        let read = pipe.read(&mut [0]).map_err(|error| error.kind());
-        assert_eq!(read, Err(io::ErrorKind::WouldBlock), "the last action holds the other end");
-        drop(lock);
-        dropped.join().unwrap();
-        pipe.set_read_timeout(None).unwrap();
-        assert_eq!(pipe.read(&mut [0]).unwrap(), 0, "now it is gone");
-    }
-
-    fn play(role: &str) {
-        let first = Signals::install().unwrap();
-        let left = (role == "one is left").then(|| Signals::install().unwrap());
-        drop(first);
-        if role == "dropped twice" {
-            drop(Signals::install().unwrap());
-        }
-        println!("{READY}");
-        io::stdout().flush().unwrap();
-        io::stdin().read_to_end(&mut Vec::new()).unwrap();
-        if let Some(mut left) = left {
-            assert_eq!(left.wait(Some(Duration::from_secs(10))).unwrap(), Some(SignalEvent::Stop));
-        }
-    }
 }
