@@ -180,6 +180,9 @@ fn announce(title: &str, running: &Running) {
             source => lines.push(format!("{} {} ({source})", setting.name, setting.value)),
         }
     }
+    if cfg!(debug_assertions) {
+        lines.push("this is a debug build: to measure, add --release".into());
+    }
     lines.push("Ctrl-C stops the server after requests in flight finish".into());
     say_in_time(lines.join("\n"));
 }

@@ -4,7 +4,9 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::process::Command;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use weftwork::http::HeaderValue;
@@ -49,6 +51,17 @@ struct Receiver(#[allow(dead_code)] Mine);
 impl UpgradeHandler for Receiver {
     fn on_data(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         Ok(bytes.len())
+    }
+}
+
+/// Panics as it is polled, too.
+struct Broken(#[allow(dead_code)] Mine);
+
+impl Future for Broken {
+    type Output = &'static str;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<&'static str> {
+        panic!("a future panics")
     }
 }
 
@@ -106,6 +119,7 @@ fn made(case: &str) -> Box<dyn Any> {
             let response = Response::upgrade_fed(HeaderValue::from_static("echo"), feed, Receiver(Mine));
             Box::new((with_extensions(response), sender))
         }
+        "future" => Box::new(Response::when(Broken(Mine))),
         "hub" => Box::new(hub()),
         #[cfg(feature = "websocket")]
         "sockets" => Box::new(sockets()),
@@ -133,6 +147,7 @@ const CASES: &[&str] = &[
     "later",
     "feed",
     "receiver",
+    "future",
     "hub",
     #[cfg(feature = "websocket")]
     "sockets",

@@ -5,6 +5,7 @@ mod models;
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 #[cfg(not(loom))]
@@ -14,6 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 
+use super::drop_caught::{drop_caught, drop_payload};
 use super::feed::WakeConn;
 
 /// A future, and what it has returned.
@@ -38,9 +40,14 @@ impl<T> PendingFuture<T> {
         // A wake-up during the poll asks for another one.
         self.wakeup.lock().is_woken = false;
         let waker = Waker::from(self.wakeup.clone());
-        let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) else {
-            return Poll::Pending;
-        };
+        let mut cx = Context::from_waker(&waker);
+        let polled =
+            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))).unwrap_or_else(|panic| {
+                // While the panic unwinds, another one of the future's destructor would end the process.
+                drop_caught(self.future.take()).unwrap_or_else(drop_payload);
+                resume_unwind(panic)
+            });
+        let Poll::Ready(output) = polled else { return Poll::Pending };
         self.output = Some(Box::new(output));
         self.future = None;
         Poll::Ready(())

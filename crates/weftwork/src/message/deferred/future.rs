@@ -1,6 +1,6 @@
 //! A response that a future provides. The connection that waits for the response polls the future.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -83,7 +83,10 @@ where
     F: Future + Send + 'static,
     F::Output: IntoResponse,
 {
-    let mut future = PendingFuture::new(async { future.await.into_response() });
+    // An async block would drop the future while a panic unwinds.
+    let mut boxed = Box::pin(future);
+    let response = poll_fn(move |cx| boxed.as_mut().poll(cx).map(IntoResponse::into_response));
+    let mut future = PendingFuture::new(response);
     match future.poll() {
         Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
         Poll::Pending => otherwise().after(time, Provider::Future(future)),
