@@ -65,6 +65,14 @@ impl Future for Broken {
     }
 }
 
+struct Otherwise(Response, #[allow(dead_code)] Mine);
+
+impl IntoResponse for Otherwise {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
 fn with_extensions(mut response: Response) -> Response {
     response.extensions_mut().insert(Mine);
     response.extensions_mut().insert(Some(Mine));
@@ -120,6 +128,10 @@ fn made(case: &str) -> Box<dyn Any> {
             Box::new((with_extensions(response), sender))
         }
         "future" => Box::new(Response::when(Broken(Mine))),
+        "otherwise" => {
+            let otherwise = with_extensions(Response::text("late"));
+            Box::new(Response::when_within(Duration::from_secs(60), Otherwise(otherwise, Mine), Broken(Mine)))
+        }
         "hub" => Box::new(hub()),
         #[cfg(feature = "websocket")]
         "sockets" => Box::new(sockets()),
@@ -148,6 +160,7 @@ const CASES: &[&str] = &[
     "feed",
     "receiver",
     "future",
+    "otherwise",
     "hub",
     #[cfg(feature = "websocket")]
     "sockets",

@@ -84,6 +84,15 @@ impl Conn {
         }
     }
 
+    /// Records that the kernel has ended the connection, because the client took nothing for too long. A busy loop may see that
+    /// before its own timeout.
+    #[cold]
+    fn note_lost(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut && self.timer.kind == TimeoutKind::Write {
+            self.note_write_timeout();
+        }
+    }
+
     #[inline(always)]
     fn note_read(&mut self, read: io::Result<usize>, space: usize, now: Tick) -> io::Result<usize> {
         match &read {
@@ -105,7 +114,7 @@ impl Conn {
                     self.note_arrived(count, now);
                 }
             }
-            Err(_) => {}
+            Err(error) => self.note_lost(error),
         }
         read
     }
@@ -150,6 +159,7 @@ impl Conn {
                     return Ok(Flushed::SlowFile);
                 }
                 Err(error) => {
+                    self.note_lost(&error);
                     self.note_sent();
                     return Err(error);
                 }

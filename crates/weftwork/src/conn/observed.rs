@@ -206,7 +206,7 @@ impl Conn {
         let response = observed.take_current();
         (observed.queued, self.owner.arrived) = (None, None);
         if let Role::Stream(end) = &self.role {
-            return response.into_iter().for_each(|response| end.pipe.observe(response));
+            return response.into_iter().for_each(|response| end.pipe.observe(response, unsent));
         }
         observed.written.extend(response);
         observed.unsent = unsent;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 
 use super::Provider;
+use crate::message::drop_caught::Guarded;
 use crate::message::into_response::IntoResponse;
 use crate::message::pending_future::PendingFuture;
 use crate::message::problem::Problem;
@@ -83,12 +84,16 @@ where
     F: Future + Send + 'static,
     F::Output: IntoResponse,
 {
+    let mut otherwise = Guarded::new(otherwise);
     // An async block would drop the future while a panic unwinds.
     let mut boxed = Box::pin(future);
     let response = poll_fn(move |cx| boxed.as_mut().poll(cx).map(IntoResponse::into_response));
     let mut future = PendingFuture::new(response);
     match future.poll() {
         Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
-        Poll::Pending => otherwise().after(time, Provider::Future(future)),
+        Poll::Pending => {
+            let otherwise = otherwise.take().map_or_else(Response::server_error, |otherwise| otherwise());
+            otherwise.after(time, Provider::Future(future))
+        }
     }
 }

@@ -92,8 +92,11 @@ pub(crate) fn register(cx: &Arc<Context>, handle: &Arc<dyn EngineHandle>) {
 pub(crate) fn begin(timeout: Duration, mut waker: Waker) {
     let mut state = state();
     match state.progress {
-        // Another server of this process saw the signal first.
-        Progress::Done(_) => return waker.wake(),
+        Progress::Done(_) => {
+            // Another server of this process saw the signal first.
+            drop(state);
+            return waker.wake();
+        }
         Progress::Starting(since, _) if since.elapsed() > ONE_SIGNAL => warn_of_second(),
         Progress::Starting(..) | Progress::Idle => {}
     }

@@ -59,7 +59,7 @@ pub(crate) enum SignalEvent {
 /// # weftwork::Result::<()>::Ok(())
 /// ```
 #[derive(Debug)]
-#[must_use = "signals end the process again when this is dropped: give it to `Running::wait`"]
+#[must_use = "SIGTERM and SIGINT end the process again when this is dropped: give it to `Running::wait`"]
 pub struct Signals {
     // Dropped before the actions. Without the actions and without the default, a signal would be lost.
     _guards: Vec<InstallGuard>,

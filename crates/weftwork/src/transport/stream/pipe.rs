@@ -291,15 +291,18 @@ impl StreamPipe {
         }
     }
 
-    /// Leaves it to the connection to tell the observers of a complete response how it ends. To be called before the last bytes of
-    /// the response are sent.
+    /// Leaves it to the connection to tell the observers of a complete response how it ends. `unsent` bytes are not in the pipe
+    /// yet. Called before [`close`](StreamPipe::close).
     #[cold]
-    pub(crate) fn observe(&self, response: UnsentResponse) {
-        let response = Box::new(response);
+    pub(crate) fn observe(&self, response: UnsentResponse, unsent: u64) {
+        let mut response = Box::new(response);
         let mut flow = lock(&self.flow);
-        if !flow.is_reset {
-            flow.observed = Some(response);
+        if flow.is_reset {
+            // The observers are told without the lock.
+            drop(flow);
+            return response.note_unsent(unsent);
         }
+        flow.observed = Some(response);
     }
 
     /// Records why the response that was passed on breaks off.
@@ -438,3 +441,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;

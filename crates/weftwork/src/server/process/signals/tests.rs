@@ -52,19 +52,19 @@ fn a_waker_is_not_lost_beside_a_signal() {
     ] {
         for round in 0..20 {
             let (flag, mut waker) = (flag.clone(), signals.waker().unwrap());
-            let (begins, begun) = std::sync::mpsc::channel::<()>();
             let both = std::thread::spawn(move || {
-                let _ = begun.recv();
                 flag.store(true, Ordering::SeqCst);
                 waker.woken.store(true, Ordering::SeqCst);
                 waker.written.write_all(&[0, 0]).unwrap();
             });
-            begins.send(()).unwrap();
-            assert_eq!(signals.wait(None).unwrap(), Some(event), "round {round}");
+            let mut seen = vec![signals.wait(None).unwrap()];
             both.join().unwrap();
-            let next = signals.wait(Some(Duration::from_millis(1))).unwrap();
-            assert_eq!(next, Some(SignalEvent::Woken), "round {round}");
-            while signals.wait(Some(Duration::from_millis(1))).unwrap().is_some() {}
+            while let Some(event) = signals.wait(Some(Duration::from_millis(1))).unwrap() {
+                seen.push(Some(event));
+            }
+            // The waiter may see the second one first.
+            let has = |event| seen.contains(&Some(event));
+            assert!(has(event) && has(SignalEvent::Woken), "round {round}: {seen:?}");
         }
     }
 }

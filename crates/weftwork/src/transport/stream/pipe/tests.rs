@@ -1,0 +1,24 @@
+//! Tests what the observers of a response hear if its stream was reset before.
+
+use super::*;
+use crate::message::observer::{ResponseEnd, ResponseObserver};
+
+struct Told(Arc<Mutex<Option<ResponseEnd>>>);
+
+impl ResponseObserver for Told {
+    fn on_end(self: Box<Self>, end: &ResponseEnd) {
+        *self.0.lock().unwrap() = Some(*end);
+    }
+}
+
+#[test]
+fn a_response_behind_a_reset_has_sent_nothing() {
+    let pipe = StreamPipe::new(1, &StreamHub::new(None, None));
+    pipe.reset();
+    let told = Arc::<Mutex<_>>::default();
+    let end = ResponseEnd { body_bytes: 1000, ..ResponseEnd::default() };
+    let response = UnsentResponse::new(vec![Box::new(Told(told.clone()))], end, Arc::default());
+    pipe.observe(response, 1000);
+    let told = told.lock().unwrap().unwrap();
+    assert_eq!((told.body_bytes, told.error), (0, Some(ResponseEnd::CLIENT_GONE)));
+}
