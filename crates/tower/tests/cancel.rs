@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body::{Body, Frame};
 use tower_service::Service;
 use weftwork::{Running, Server};
 use weftwork_tower::{RequestBody, serve_tower};
@@ -57,7 +55,7 @@ struct Waits {
 
 impl Waits {
     /// Holds a guard for each await that it has reached.
-    async fn answer(self) -> http::Response<Text> {
+    async fn answer(self) -> http::Response<String> {
         let _request = Guard(self.shared.clone(), AWAITS);
         let mut guards = Vec::new();
         for number in 0..AWAITS {
@@ -74,7 +72,7 @@ impl Waits {
             .await;
         }
         self.shared.change(|seen| seen.finished += 1);
-        http::Response::new(Text(Some("done")))
+        http::Response::new("done".to_owned())
     }
 
     /// Lets the service go on to its next await, or to its end.
@@ -92,7 +90,7 @@ impl Waits {
 }
 
 impl Service<http::Request<RequestBody>> for Waits {
-    type Response = http::Response<Text>;
+    type Response = http::Response<String>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -103,21 +101,6 @@ impl Service<http::Request<RequestBody>> for Waits {
     fn call(&mut self, _: http::Request<RequestBody>) -> Self::Future {
         let service = self.clone();
         Box::pin(async { Ok(service.answer().await) })
-    }
-}
-
-/// A body of one part.
-struct Text(Option<&'static str>);
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text.into()))))
     }
 }
 
