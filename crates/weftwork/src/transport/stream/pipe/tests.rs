@@ -3,9 +3,9 @@
 use super::*;
 use crate::message::observer::{ResponseEnd, ResponseObserver};
 
-struct Told(Arc<Mutex<Option<ResponseEnd>>>);
+struct EndRecorder(Arc<Mutex<Option<ResponseEnd>>>);
 
-impl ResponseObserver for Told {
+impl ResponseObserver for EndRecorder {
     fn on_end(self: Box<Self>, end: &ResponseEnd) {
         *self.0.lock().unwrap() = Some(*end);
     }
@@ -15,10 +15,10 @@ impl ResponseObserver for Told {
 fn a_response_behind_a_reset_has_sent_nothing() {
     let pipe = StreamPipe::new(1, &StreamHub::new(None, None));
     pipe.reset();
-    let told = Arc::<Mutex<_>>::default();
+    let recorded = Arc::<Mutex<_>>::default();
     let end = ResponseEnd { body_bytes: 1000, ..ResponseEnd::default() };
-    let response = UnsentResponse::new(vec![Box::new(Told(told.clone()))], end, Arc::default());
+    let response = UnsentResponse::new(vec![Box::new(EndRecorder(recorded.clone()))], end, Arc::default());
     pipe.observe(response, 1000);
-    let told = told.lock().unwrap().unwrap();
-    assert_eq!((told.body_bytes, told.error), (0, Some(ResponseEnd::CLIENT_GONE)));
+    let recorded = recorded.lock().unwrap().unwrap();
+    assert_eq!((recorded.body_bytes, recorded.error), (0, Some(ResponseEnd::CLIENT_GONE)));
 }
