@@ -237,7 +237,8 @@ settings! {
     /// connection closes. 0 closes at once.
     linger_timeout: Duration = Duration::from_secs(2), "time to keep reading after closing early (0s: off)";
     /// Maximum number of bytes read and dropped during `linger_timeout`. Default: 1 MiB, what a fast client has sent
-    /// before it sees the response. When exceeded: the connection closes. 0 drops nothing.
+    /// before it sees the response. When exceeded: no more is read, and the client has the rest of `linger_timeout` to
+    /// read the response. 0 drops nothing.
     linger_bytes_max: u64 = MIB, "bytes dropped after closing early";
     /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request. For one listener,
     /// write its address as `proxy+127.0.0.1:8080`. Default: off. A connection without a PROXY header, or from an address

@@ -129,15 +129,22 @@ impl Conn {
         self.timer.kind != TimeoutKind::Drain || self.timer.bytes() <= cx.settings.unread_bytes_max
     }
 
+    /// Drops what the peer still sends, up to a limit. After that nothing is read until the deadline: many clients look for
+    /// the response only when they cannot send, and a reset would make their sending fail first.
     #[inline(never)]
     pub(super) fn linger(&mut self, cx: &Context) -> Option<Step> {
         if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.input.clear();
             (buffers.start, buffers.raw) = (0, 0);
         }
-        if self.timer.bytes() > cx.settings.linger_bytes_max || cx.stage() == Stage::Closing {
+        if cx.stage() == Stage::Closing {
             self.phase = Phase::Done;
             return None;
+        }
+        // If the peer has ended its side, no more than the kernel's buffer is left, and the end is behind it.
+        if self.timer.bytes() > cx.settings.linger_bytes_max && !self.read_closed {
+            self.read_ready = true;
+            return Some(Step::WaitFeed);
         }
         Some(Step::Read)
     }

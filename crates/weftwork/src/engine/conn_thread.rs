@@ -222,10 +222,12 @@ impl<'a> ConnThread<'a> {
             return None;
         }
         let deadline = conn.deadline(self.cx);
-        let waited = waker.wait(conn, self.now.until(deadline), self.cx.stage_fd(stage));
+        let until = if conn.is_lingering() { deadline.min(self.now.after(LINGER_KEPT)) } else { deadline };
+        let waited = waker.wait(conn, self.now.until(until), self.cx.stage_fd(stage));
         self.refresh();
         match waited {
             Ok(None) if self.now >= deadline => conn.on_timeout(self.now, self.cx),
+            Ok(None) if conn.is_lingering() && (self.is_wanted)() => return Some(Outcome::Closed),
             Ok(None) => {}
             Ok(Some(ended)) => conn.note_ready(ended),
             Err(_) => return Some(Outcome::Closed),

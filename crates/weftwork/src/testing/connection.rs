@@ -243,6 +243,8 @@ impl TestConnection {
                     }
                 }
                 Step::Read | Step::WaitFeed if expires(conn, &self.server) => {}
+                // What the client has sent beyond the limit stays unread.
+                Step::WaitFeed if conn.is_lingering() => return conn.release_buffers(&mut self.pool),
                 Step::Read | Step::WaitFeed => match self.pipe.run_step() {
                     StepResult::Done => conn.note_ready(self.pipe.client_has_ended()),
                     StepResult::Pause(time) => self.pause(now.after(time)),

@@ -1,6 +1,8 @@
 //! Tests that each limit is exact, that its client is told, and that the log names it.
 
-use weftwork::{Settings};
+use std::time::Duration;
+
+use weftwork::Settings;
 
 use super::CASE;
 use crate::support::{eventually, is_logged, keep_log};
@@ -160,27 +162,33 @@ fn unread_body() {
     client.ends();
 }
 
-/// Within the limit the server discards the client's bytes for as long as the client sends. Above the limit it
-/// drops the connection.
+/// Within the limit the server discards the client's bytes for as long as the client sends. Above the limit it reads no
+/// more, and does not reset: many clients look for the response when they cannot send.
 #[test]
 fn linger() {
-    let long = std::time::Duration::from_secs(60);
-    let site = CASE.start_with(|s| s.linger_bytes_max(50_000).linger_timeout(long));
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(100);
+    let site = CASE.start_with(|s| s.linger_bytes_max(50_000).linger_timeout(LONG));
     let refused = || {
         let mut client = site.client();
         client.send("bad\r\n\r\n");
-        assert_eq!(client.answer().status, 400);
         client
     };
     let mut within = refused();
+    assert_eq!(within.answer().status, 400);
     within.send(vec![b'x'; 49_000]);
     within.half_close();
     within.ends();
     let mut beyond = refused();
-    eventually("it is cut", || {
-        let _ = beyond.try_send([b'x'; 1000]);
-        site.running.stats().connections == 0
-    });
+    assert!(beyond.fills_up(), "it is reset, or read on");
+    assert_eq!(beyond.answer().status, 400);
+    beyond.reset();
+    eventually("it has left", || site.running.stats().connections == 0);
+    let site = CASE.start_with(|s| s.linger_bytes_max(0).linger_timeout(SHORT));
+    let mut silent = site.client();
+    silent.send("bad\r\n\r\nmore");
+    assert_eq!(silent.answer().status, 400);
+    eventually("its time is over", || site.running.stats().connections == 0);
 }
 
 /// Other limits: of PROXY headers in `proxies.rs`, of time in `deadlines.rs`, of connections, threads and

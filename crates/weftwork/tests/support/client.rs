@@ -141,6 +141,14 @@ impl Client {
         std::thread::spawn(move || aside.try_send(&bytes))
     }
 
+    /// Sends until the server and both kernels take no more. Returns false if the connection ends instead.
+    pub(crate) fn fills_up(&mut self) -> bool {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        let sent = (0..1000).try_for_each(|_| self.try_send([b'x'; 100_000]));
+        sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
     /// Ends this side and continues to read.
     pub(crate) fn half_close(&self) {
         if let Some(http2) = &self.http2 {

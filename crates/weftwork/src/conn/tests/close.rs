@@ -194,7 +194,27 @@ fn lingering_has_a_budget() {
     bed.send(vec![b'x'; 1000]);
     assert_eq!(bed.drive(), Step::Read);
     bed.send("x");
+    assert_eq!(bed.drive(), Step::WaitFeed, "the response may not have been read");
+    bed.send("x");
+    assert_eq!(bed.drive(), Step::WaitFeed);
+    assert_eq!((bed.due(), bed.expire()), (2000, Step::Close));
+}
+
+/// A reset would destroy the response of a client that has sent all, and has not read yet.
+#[test]
+fn what_is_before_the_end_is_read_past_the_budget() {
+    let mut bed = Bed::with(Settings::default().linger_bytes_max(1000));
+    bed.send("bad\r\n\r\n");
+    bed.drive();
+    bed.send(vec![b'x'; 1001]);
+    assert_eq!(bed.drive(), Step::WaitFeed);
+    bed.send(vec![b'x'; 50_000]);
+    bed.half_close();
     assert_eq!(bed.drive(), Step::Close);
+    let mut rest = Vec::new();
+    bed.peer.set_nonblocking(false).unwrap();
+    drop(bed.conn);
+    bed.peer.read_to_end(&mut rest).expect("no reset");
 }
 
 #[test]
