@@ -25,7 +25,9 @@ type Extend = dyn Fn(&Request<'_>, &mut Extensions) + Send + Sync;
 ///
 /// The service is cloned for each request. With the feature `tokio`, it is polled in the context of the runtime on whose thread
 /// this is called, as in `#[tokio::main]`. Elsewhere that is `weftwork_tokio::Tokio::shared`. See `TowerHandler::tokio`.
-pub fn serve_tower<S>(service: S) -> TowerHandler<S> {
+pub fn serve_tower<S: 'static>(service: S) -> TowerHandler<S> {
+    #[cfg(feature = "axum")]
+    let service = with_routes(service);
     TowerHandler {
         service,
         extend: Vec::new(),
@@ -34,6 +36,17 @@ pub fn serve_tower<S>(service: S) -> TowerHandler<S> {
         is_detached: false,
         place: Place::here(),
     }
+}
+
+/// Makes the routes of an axum `Router` once. Without a state, axum makes them for each request, and its layers with them: a
+/// limit of concurrency would limit nothing.
+#[cfg(feature = "axum")]
+fn with_routes<S: 'static>(mut service: S) -> S {
+    let any: &mut dyn std::any::Any = &mut service;
+    if let Some(router) = any.downcast_mut::<axum::Router>() {
+        *router = std::mem::take(router).with_state(());
+    }
+    service
 }
 
 /// A service of tower as a [`Handler`]. See [`serve_tower`].

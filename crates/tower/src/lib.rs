@@ -54,7 +54,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `axum` | `ConnectInfo<SocketAddr>` in each request |
+//! | `axum` | `ConnectInfo<SocketAddr>` in each request. The layers of a `Router` are made once, as by `axum::serve` |
 //! | `tokio` | the context of a runtime: timers, sockets, `tokio::spawn`. `TowerHandler::tokio`, `TowerHandler::spawned` |
 //! | `upgrade` | `hyper::upgrade::on`, for WebSockets of axum, and for proxies that answer CONNECT |
 //! | `into-service` | the other way: `into_service` makes a service of a running server, to mount handlers in axum |
@@ -68,6 +68,8 @@
 //!   [`TowerHandler::timeout`]. A body may take any time.
 //! - The size of a request body is limited by the setting `body_bytes_max` (2 MiB). An app with a limit of its own, such as
 //!   axum's `DefaultBodyLimit`, needs a larger one here: [`TowerHandler::body_bytes_max`].
+//! - Trailers go to a client that asks for them by `TE: trailers` (RFC 9110 section 6.5.1), over HTTP/2 too.
+//! - A client that still sends when its response is complete is not reset before it can read the response.
 //! - A body that is there as a whole is sent with its `Content-Length`, and parts that are ready together are sent together.
 //! - A client that closes its side of an upgraded connection or tunnel counts as gone.
 //! - A fiber has 256 KiB of stack. `CompressionLayer` without optimization needs a `fiber_stack_bytes` of 1 MiB.
