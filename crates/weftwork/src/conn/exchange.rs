@@ -11,7 +11,6 @@ mod write_body;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use http::{HeaderName, HeaderValue, Method};
 use weftwork_wire::{After, BodyLength, Misuse, ResponseHead, Version};
 
 use super::deferred::RequestSummary;
+use super::io::read_file;
 use super::refusal::log_client;
 use super::{Conn, IoWait, PendingBody, Phase};
 use crate::error::{Error, ErrorClass, OneLine};
@@ -247,15 +247,17 @@ impl<'a> ConnExchange<'a> {
         self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
     }
 
-    /// If the client leaves or sends bad data, that is no error of the handler.
+    /// If the client leaves or sends bad data, that is no error of the handler. An upstream server that ends its response early
+    /// is no error of the client, and the proxy has logged it.
     #[cold]
     fn note_early_end(&mut self, error: Error) {
-        let is_of_client = self.has_left() || matches!(error.class(), ErrorClass::Client(_));
+        let (has_left, is_answered) = (self.has_left(), matches!(error.class(), ErrorClass::Client(_)));
+        let is_of_client = has_left || is_answered && error.status().is_client_error();
         self.conn.note_error(if is_of_client { ResponseEnd::CLIENT_GONE } else { ResponseEnd::CUT_SHORT });
         let (line, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
         let line = format!("a response ended early at {line}, and its connection with it: {why}{id}");
-        if is_of_client {
+        if has_left || is_answered {
             log_client(self.cx, format_args!("{line}"));
         } else {
             log_line!(Error, "{line}");
@@ -471,7 +473,7 @@ impl<'a> ConnExchange<'a> {
         let output = &mut conn.buffers.get_or_insert_default().output;
         let start = output.len();
         output.resize(start + count, 0);
-        let read = file.read_exact_at(&mut output[start..], offset);
+        let read = read_file(file, &mut output[start..], offset);
         if read.is_err() {
             output.truncate(start);
         }

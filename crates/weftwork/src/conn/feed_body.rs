@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weftwork_wire::After;
+use weftwork_wire::{After, Misuse};
 
 use super::receiver::Receiver;
 use super::refusal::log_client;
@@ -40,6 +40,8 @@ pub(super) struct FeedBody {
     stops_at: Option<Tick>,
     /// Whether its client accepts trailers.
     wants_trailers: bool,
+    /// What was requested, for the log. Kept if the feed may fail by itself: see [`FeedBody::of_response`].
+    request: Option<Box<str>>,
 }
 
 impl fmt::Debug for FeedBody {
@@ -58,12 +60,21 @@ impl FeedBody {
             stop_sent: false,
             stops_at: None,
             wants_trailers: false,
+            request: None,
         }
     }
 
-    pub(super) fn with_trailers(mut self, wants_trailers: bool) -> FeedBody {
-        self.wants_trailers = wants_trailers;
-        self
+    /// Returns the body of a response. `request` is what was requested, if the response declares a length or a future fills the
+    /// feed. Most feeds have neither, and keep nothing of their request.
+    pub(super) fn of_response(feed: Feed, wants_trailers: bool, request: Option<Box<str>>) -> FeedBody {
+        let mut fed = FeedBody::new(feed, None);
+        (fed.wants_trailers, fed.request) = (wants_trailers, request);
+        fed
+    }
+
+    /// Returns what was requested, for a line of the log.
+    fn at(&self) -> String {
+        self.request.as_ref().map(|request| format!(" at {request}")).unwrap_or_default()
     }
 
     /// Returns the next bytes to send, at most `most`.
@@ -228,8 +239,9 @@ impl Conn {
             self.pending_body = rest;
             return;
         };
+        let at = fed.at();
         cx.record(Event::Panicked);
-        log_line!(Error, "the future that fills a feed panicked: {message}");
+        log_line!(Error, "the future that fills a feed panicked{at}: {message}");
         self.note_error(ResponseEnd::CUT_SHORT);
         self.stream.reset_unless_ended();
         self.cut_stream();
@@ -407,7 +419,13 @@ impl Conn {
         self.note_error(ResponseEnd::CUT_SHORT);
         let panic = why.get_ref().and_then(|why| why.downcast_ref::<UpgradePanic>());
         let Some(UpgradePanic { message, final_message }) = panic else {
-            log_client(cx, format_args!("a connection was cut: {why}"));
+            match why.get_ref().is_some_and(|why| why.is::<Misuse>()) {
+                true => {
+                    let at = fed.at();
+                    log_line!(Error, "a response ended early{at}, and its connection with it: {why}");
+                }
+                false => log_client(cx, format_args!("a connection was cut: {why}")),
+            }
             self.cut_stream();
             self.phase = Phase::Done;
             return;

@@ -162,6 +162,19 @@ impl Conn {
         self.role.note_error(ResponseEnd::WRITE_TIMEOUT);
     }
 
+    /// Records that the body of the last response that was written breaks off. All bytes before it were sent.
+    #[cold]
+    pub(super) fn note_body_cut_short(&mut self) {
+        let Some(mut last) = self.observed.as_mut().and_then(|observed| observed.written.pop()) else {
+            return;
+        };
+        self.end_sent();
+        last.note_error(ResponseEnd::CUT_SHORT);
+        if let Some(observed) = &mut self.observed {
+            observed.written.push(last);
+        }
+    }
+
     /// Records why the request has failed. The first reason counts.
     #[inline]
     pub(super) fn note_error(&mut self, why: &'static str) {

@@ -154,7 +154,7 @@ fn a_source_that_panics_cuts_its_response() {
     let client = begin(&server, &shared, "/panics");
     shared.finish();
     client.breaks_off();
-    is_logged(&["the future that fills a feed panicked: ", "the poll of a source"]);
+    is_logged(&["the future that fills a feed panicked at GET /panics: ", "the poll of a source"]);
     shared.has_dropped(1);
     Client::connect(&server).get("/").is(200, "hello");
 }

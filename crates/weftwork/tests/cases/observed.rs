@@ -1,14 +1,19 @@
 //! Tests that metrics and access log see what clients see, however a response is made.
 
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weftwork::middleware::{AccessLog, LogFormat, Metrics};
-use weftwork::{Dashboard, Handler, HandlerExt, Request, Response, Router, Running, Settings};
+use weftwork::http::header::CONTENT_LENGTH;
+use weftwork::{
+    Dashboard, Feed, FeedLimits, Handler, HandlerExt, Request, Response, Router, Running, Settings,
+};
 
-use super::CASE;
 use super::addresses::Path;
-use crate::support::{Client, Gate, eventually, tls, Lines};
+use super::{CASE, proxy_to};
+use crate::support::{Client, Gate, Lines, eventually, is_logged, keep_log, tls};
 
 struct Observed {
     running: Running,
@@ -205,4 +210,89 @@ fn a_client_that_has_closed_its_sending_side_gets_its_200() {
     gate.open();
     client.answer().is(200, "passed");
     observed.sees(&[&status(200)], &["\"status\":200", "\"whole\":true"]);
+}
+
+/// Returns a feed that declares this many bytes, and has another number of them.
+fn feed_of(declared: usize, bytes: &'static [u8]) -> Response {
+    let (sender, feed) = Feed::new(FeedLimits::default());
+    sender.send(bytes).unwrap();
+    Response::feed(feed).with_header(CONTENT_LENGTH, declared)
+}
+
+/// Returns the address of an upstream server that sends a part of a response, and the rest when its client has the head.
+fn upstream(part: &'static str, rest: &'static str, gate: &Arc<Gate>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let gate = gate.clone();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap());
+        while head.read_line(&mut String::new()).unwrap() > 2 {}
+        stream.write_all(part.as_bytes()).unwrap();
+        gate.pass();
+        stream.write_all(rest.as_bytes()).unwrap();
+    });
+    address
+}
+
+/// The client waits, so it has not gone.
+#[test]
+fn a_response_that_the_server_breaks_off_is_cut_short() {
+    keep_log();
+    let name = module_path!().replace("::", "-");
+    let gate = Arc::new(Gate::default());
+    let early = upstream("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nfirst", "", &gate);
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+    let malformed = upstream(chunks, "no length\r\n", &gate);
+    let site = Router::new()
+        .get("/long-feed/{name}", || feed_of(5, b"too long"))
+        .get("/short-feed/{name}", || feed_of(5, b"few"))
+        .get("/writer", || {
+            Response::stream(|out| {
+                out.write_all(b"first")?;
+                out.flush()?;
+                Err(io::Error::other("as asked"))
+            })
+        })
+        .get("/early", proxy_to(&early))
+        .get("/malformed", proxy_to(&malformed));
+    let observed = Observed::start(site, |settings| settings);
+    let [long, short] = ["long", "short"].map(|kind| format!("/{kind}-feed/{name}"));
+    for path in [&long, &short, "/writer", "/malformed", "/early"] {
+        let mut client = Client::connect(&observed.running);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.answer_head().status, 200, "{path}");
+        gate.open();
+        assert!(!client.rest().ends_with(b"0\r\n\r\n"), "{path}");
+        let route = path.replace(&name, "{name}");
+        let labels = [&status(200), "error_type=\"cut_short\"", &format!("http_route=\"{route}\"")];
+        observed.sees(&labels, &[path, "\"status\":200", "\"error\":\"cut_short\"", "\"whole\":false"]);
+    }
+    // The program has declared another length.
+    for path in [long, short] {
+        is_logged(&["ERROR", &format!("GET {path}"), "than its head declared"]);
+    }
+}
+
+#[test]
+fn a_file_that_gets_shorter_is_cut_short() {
+    keep_log();
+    let file = Arc::new(tempfile::tempfile().unwrap());
+    file.set_len(64 << 20).unwrap();
+    let served = file.clone();
+    let site = Router::new()
+        .get("/hello", || "hello")
+        .get("/file", move || Response::file(served.try_clone()?));
+    let observed = Observed::start(site, |settings| settings);
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\nGET /file HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.answer().is(200, "hello");
+    assert_eq!(client.answer_head().status, 200);
+    file.set_len(0).unwrap();
+    client.rest();
+    let labels = [&status(200), "error_type=\"cut_short\"", "http_route=\"/file\""];
+    observed.sees(&labels, &["/file", "\"status\":200", "\"error\":\"cut_short\"", "\"whole\":false"]);
+    // The response before it has arrived.
+    observed.sees(&[&status(200), "http_route=\"/hello\""], &["/hello", "\"whole\":true"]);
+    is_logged(&["ERROR", "a file got shorter while it was sent"]);
 }

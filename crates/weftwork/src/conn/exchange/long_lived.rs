@@ -1,6 +1,6 @@
 //! Responses that continue after their handler: with bytes from other threads, or with another protocol.
 
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Misuse};
 
 use super::{ConnExchange, head_of, log_client};
@@ -82,7 +82,10 @@ impl ConnExchange<'_> {
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(feed) if self.conn.http.sends_body() => {
-                let fed = FeedBody::new(feed, None).with_trailers(wants_trailers);
+                let has_length = response.fields.iter().any(|(name, _)| *name == header::CONTENT_LENGTH);
+                let request = (has_length || feed.has_source())
+                    .then(|| format!("{}{}", self.target(), self.id_for_log()).into());
+                let fed = FeedBody::of_response(feed, wants_trailers, request);
                 self.conn.feed_from(fed, now, self.cx)
             }
             LongLived::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),

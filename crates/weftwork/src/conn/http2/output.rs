@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use bytes::Buf;
 use weftwork_wire::{Budget, ErrorCode, Http2, Segment, Window};
@@ -11,6 +10,7 @@ use super::Http2Conn;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
 use crate::conn::OUTPUT_BYTES_MAX;
+use crate::conn::io::read_file;
 use crate::conn::observed::Observed;
 use crate::message::BodyPart;
 use crate::message::observer::ResponseEnd;
@@ -18,6 +18,7 @@ use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::events::GoawayReason;
+use crate::transport::log_queue::log_line;
 use crate::transport::stream::{StreamPipe, StreamState};
 
 /// RFC 9113 section 4.1.
@@ -359,7 +360,8 @@ impl StreamEntry {
         sink.data(self.id, len, has_ended);
         if of_bytes > 0 {
             sink.output.extend_from_slice(&bytes[..len]);
-        } else if append_part(&self.pipe, tail, len, sink.output).is_err() {
+        } else if let Err(error) = append_part(&self.pipe, tail, len, sink.output) {
+            log_line!(Error, "a response ended early, and its stream with it: {error}");
             sink.output.truncate(start);
             self.is_reset = true;
             write_reset(self.id, ErrorCode::INTERNAL_ERROR, sink.output, sink.cx);
@@ -391,7 +393,7 @@ fn append_part(
         Some(BodyPart::File { file, offset, count }) => {
             let start = output.len();
             output.resize(start + len, 0);
-            file.read_exact_at(&mut output[start..], *offset)?;
+            read_file(file, &mut output[start..], *offset)?;
             *offset += len as u64;
             *count -= len as u64;
         }
