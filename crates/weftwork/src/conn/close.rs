@@ -196,6 +196,7 @@ impl Conn {
 
     /// Handles an error of the connection. The peer gets nothing more.
     pub(crate) fn on_reset(&mut self) {
+        self.note_end_of_stream();
         if !self.ends_handshake() {
             self.phase = Phase::Done;
         }

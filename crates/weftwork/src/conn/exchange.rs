@@ -253,6 +253,7 @@ impl<'a> ConnExchange<'a> {
     fn note_early_end(&mut self, error: Error) {
         let (has_left, is_answered) = (self.has_left(), matches!(error.class(), ErrorClass::Client(_)));
         let is_of_client = has_left || is_answered && error.status().is_client_error();
+        self.conn.note_end_of_stream();
         self.conn.note_error(if is_of_client { ResponseEnd::CLIENT_GONE } else { ResponseEnd::CUT_SHORT });
         let (line, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);

@@ -54,7 +54,7 @@ impl Role {
         }
     }
 
-    /// Records why complete responses break off that wait at the connection.
+    /// Records why responses break off: those that wait at the connection, and those that its requests still make.
     #[cold]
     pub(super) fn note_error(&self, why: &'static str) {
         match self {

@@ -90,6 +90,7 @@ impl Conn {
     /// before its own timeout.
     #[cold]
     fn note_lost(&mut self, error: &io::Error) {
+        self.note_end_of_stream();
         if error.kind() == io::ErrorKind::TimedOut && self.timer.kind == TimeoutKind::Write {
             self.note_write_timeout();
         }

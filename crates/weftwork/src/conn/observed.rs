@@ -162,6 +162,16 @@ impl Conn {
         self.role.note_error(ResponseEnd::WRITE_TIMEOUT);
     }
 
+    /// Records why the response of a stream ends with its connection, if the connection has said why.
+    #[cold]
+    pub(super) fn note_end_of_stream(&mut self) {
+        if let Role::Stream(end) = &self.role
+            && let Some(why) = end.pipe.error()
+        {
+            self.note_error(why);
+        }
+    }
+
     /// Records that the body of the last response that was written breaks off. All bytes before it were sent.
     #[cold]
     pub(super) fn note_body_cut_short(&mut self) {

@@ -91,6 +91,12 @@ fn answer(req: &mut Request) -> Result<Response> {
             std::thread::spawn(move || sender.send(Response::bytes(noise(LONG))));
             response
         }
+        "/never" => {
+            let (sender, response) = Response::later(4 * TIMEOUT, "late");
+            // Nothing drops it.
+            std::mem::forget(sender);
+            response
+        }
         "/huge" => Response::bytes(noise(32 << 20)),
         "/read" => {
             req.body().read_to_end(&mut Vec::new())?;
@@ -201,9 +207,12 @@ fn a_client_that_stops_reading_is_a_write_timeout() {
     let observed = Observed::start(|settings| settings.write_timeout(Duration::from_secs(1)));
     let mut client = Http2Client::connect(&observed.running);
     client.grant(0, 1 << 30);
-    let stream = client.get("/huge");
-    client.grant(stream, 1 << 30);
-    observed.logs(&["/huge", "\"status\":499", "\"whole\":false", "\"error\":\"write_timeout\""]);
+    client.get("/never");
+    let streams = client.get_all(["/huge", "/endless"]);
+    streams.into_iter().for_each(|stream| client.grant(stream, 1 << 30));
+    for path in ["/huge", "/endless", "/never"] {
+        observed.logs(&[path, "\"status\":499", "\"whole\":false", "\"error\":\"write_timeout\""]);
+    }
 }
 
 /// The client leaves as soon as it has read everything.

@@ -65,6 +65,8 @@ struct Flow {
     tail: VecDeque<BodyPart>,
     /// The response, once it is complete and if it has observers. They are told without the lock.
     observed: Option<Box<UnsentResponse>>,
+    /// Why the response breaks off that the request still makes.
+    error: Option<&'static str>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
@@ -298,19 +300,29 @@ impl StreamPipe {
         let mut response = Box::new(response);
         let mut flow = lock(&self.flow);
         if flow.is_reset {
+            let why = flow.error;
             // The observers are told without the lock.
             drop(flow);
+            why.into_iter().for_each(|why| response.note_error(why));
             return response.note_unsent(unsent);
         }
         flow.observed = Some(response);
     }
 
-    /// Records why the response that was passed on breaks off.
+    /// Records why the response breaks off: the one that was passed on, or the one that the request still makes.
     #[cold]
     pub(crate) fn note_error(&self, why: &'static str) {
-        if let Some(response) = &mut lock(&self.flow).observed {
-            response.note_error(why);
+        let mut flow = lock(&self.flow);
+        match &mut flow.observed {
+            Some(response) => response.note_error(why),
+            None => flow.error = Some(why),
         }
+    }
+
+    /// Returns why the response breaks off that the request still makes, if its connection knows.
+    #[cold]
+    pub(crate) fn error(&self) -> Option<&'static str> {
+        lock(&self.flow).error
     }
 
     /// Tells the connection that the request is gone, with all of its response or without.
