@@ -25,11 +25,13 @@ mod tests;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Once;
 
 use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
 use weftwork_wire::fields::names_media_type;
 
+use super::removed_prefix::warn_if_removed;
 use super::router::encoded;
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
@@ -112,6 +114,7 @@ pub struct Files {
     root: Root,
     open_files: OpenFileCache,
     prefix: String,
+    prefix_warning: Once,
     index: Option<Vec<u8>>,
     listing: bool,
     hidden: bool,
@@ -181,6 +184,7 @@ impl Files {
             root,
             open_files: OpenFileCache::new(),
             prefix: String::new(),
+            prefix_warning: Once::new(),
             index: Some(b"index.html".to_vec()),
             listing: false,
             hidden: false,
@@ -358,7 +362,10 @@ impl Files {
                 Found::Directory(_) | Found::Other => Err(FileError::NotFound),
             };
         }
-        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(FileError::NotFound)?;
+        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or_else(|| {
+            warn_if_removed(req, "under", &self.prefix, &self.prefix_warning);
+            FileError::NotFound
+        })?;
         // The root of a mount is seen as `/`, with or without a slash in the request.
         if rest.is_empty() || req.is_at_mount() {
             return Ok(redirect_to_slash(req));

@@ -12,6 +12,7 @@ pub mod middleware;
 pub mod multipart;
 mod path_form;
 mod proxy;
+mod removed_prefix;
 pub(crate) mod router;
 pub(crate) mod routes;
 mod sse;

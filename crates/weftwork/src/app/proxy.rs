@@ -19,6 +19,7 @@ mod upload;
 mod upstream;
 
 use std::fmt;
+use std::sync::Once;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -113,6 +114,7 @@ use crate::transport::log_queue::log_line;
 pub struct Proxy {
     upstream: Upstream,
     options: Options,
+    prefix_warning: Once,
     set_headers: Vec<(HeaderName, Box<HeaderSource>)>,
 }
 
@@ -154,7 +156,7 @@ impl Proxy {
             set_names: Vec::new(),
         };
         note_proxy();
-        Ok(Proxy { upstream, options, set_headers: Vec::new() })
+        Ok(Proxy { upstream, options, prefix_warning: Once::new(), set_headers: Vec::new() })
     }
 
     /// Removes `prefix` from the path of forwarded requests. Requests without the prefix get 404. Default:

@@ -4,9 +4,9 @@ use std::fmt;
 
 use weftwork::http::StatusCode;
 use weftwork::middleware::BodyLimit;
-use weftwork::{Error, HandlerExt, Next, Request, Response, Result, TestClient};
+use weftwork::{Error, HandlerExt, Next, Request, Response, Result, Router, TestClient, embedded};
 
-use super::CASE;
+use super::{CASE, proxy_to};
 use crate::support::{Client, is_logged, keep_log, logged};
 
 #[derive(Debug)]
@@ -136,4 +136,24 @@ fn a_server_logs_its_addresses() {
     // The server of another engine may have had the port before.
     let line = is_logged(&["listening at", &address, &format!("engine {}", CASE.engine)]);
     assert!(line.starts_with("INFO"), "{line}");
+}
+
+/// The mount and its handler remove the same prefix, so the handler finds nothing.
+#[test]
+fn a_prefix_that_is_removed_twice_is_logged_once() {
+    keep_log();
+    let [of_files, of_proxy] = ["files", "proxy"].map(path);
+    let site = Router::new()
+        .mount(&of_files, embedded(&[("a", b"a")]).under(&of_files))
+        .mount(&of_proxy, proxy_to("127.0.0.1:1").strip_prefix(&of_proxy));
+    let running = CASE.bind("127.0.0.1:0").start(site).unwrap();
+    let mut client = Client::connect(&running);
+    for (mount, option) in [(of_files, "under"), (of_proxy, "strip_prefix")] {
+        for _ in 0..2 {
+            assert_eq!(client.get(&format!("{mount}/a")).status, 404);
+        }
+        let line = is_logged(&[&mount, "404"]);
+        assert_eq!(line, format!("WARN the handler at {mount} answers 404: the mount has removed the prefix, so leave out {option}({mount:?})"));
+        assert_eq!(logged(&[&mount, "404"]).len(), 1);
+    }
 }

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::upstream::{Upstream, authenticates_connection};
+use super::upstream::authenticates_connection;
 use super::{Failure, HeaderSource, Options, Proxy};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::path_form::{NonCanonical, non_canonical, normal_form};
+use crate::app::removed_prefix::warn_if_removed;
 use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
 /// Fields that the proxy sets itself, so that values from clients are dropped. `Trailer` announces what HTTP/1.1
@@ -52,7 +53,7 @@ impl Outgoing {
             let why = "this server does not tunnel connections";
             return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, why));
         }
-        let path = path(req, &proxy.upstream, &proxy.options)?;
+        let path = path(req, proxy)?;
         let (length, has_trailers) = (req.body_left(), !req.trailers().is_empty());
         Ok(Outgoing { path, forwards, length, has_trailers, expects_continue: expects_continue(req) })
     }
@@ -325,13 +326,15 @@ fn expects_continue(req: &Request<'_>) -> bool {
     has_body && req.version() != http::Version::HTTP_10 && req.has_token(header::EXPECT, "100-continue")
 }
 
-fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {
+fn path(req: &Request<'_>, proxy: &Proxy) -> Result<String, Failure> {
+    let Proxy { upstream, options, prefix_warning, .. } = proxy;
     let given = req.path();
     let is_sent = req.whole_path() == req.sent_path();
     let rest = given.strip_prefix(options.strip.as_str());
     // `/apis` is not under `/api`.
     let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/') || options.strip.is_empty())
     else {
+        warn_if_removed(req, "strip_prefix", &options.strip, prefix_warning);
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     };
     // RFC 9112 section 3.2.4: `*` stands for the server as a whole, and only a part of it is here.
