@@ -18,17 +18,28 @@ use loom::sync::{Mutex, MutexGuard};
 use super::drop_caught::{drop_caught, drop_payload};
 use super::feed::WakeConn;
 
+/// A future whose output becomes a `T` in the poll that has it.
+pub(super) trait PollInto<T>: Send {
+    fn poll_into(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
+}
+
+impl<F: Future<Output = ()> + Send> PollInto<()> for F {
+    fn poll_into(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll(cx)
+    }
+}
+
 /// A future, and what it has returned.
 pub(super) struct PendingFuture<T> {
     /// None after it has returned.
-    future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    future: Option<Pin<Box<dyn PollInto<T>>>>,
     output: Option<Box<T>>,
     wakeup: Arc<Wakeup>,
 }
 
 impl<T> PendingFuture<T> {
     /// Takes a future that wants to be polled.
-    pub(super) fn new(future: impl Future<Output = T> + Send + 'static) -> PendingFuture<T> {
+    pub(super) fn new(future: impl PollInto<T> + 'static) -> PendingFuture<T> {
         let wakeup = Wakeup::default();
         wakeup.lock().is_woken = true;
         PendingFuture { future: Some(Box::pin(future)), output: None, wakeup: Arc::new(wakeup) }
@@ -42,7 +53,7 @@ impl<T> PendingFuture<T> {
         let waker = Waker::from(self.wakeup.clone());
         let mut cx = Context::from_waker(&waker);
         let polled =
-            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))).unwrap_or_else(|panic| {
+            catch_unwind(AssertUnwindSafe(|| future.as_mut().poll_into(&mut cx))).unwrap_or_else(|panic| {
                 // While the panic unwinds, another one of the future's destructor would end the process.
                 drop_caught(self.future.take()).unwrap_or_else(drop_payload);
                 resume_unwind(panic)

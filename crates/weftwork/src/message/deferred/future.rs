@@ -1,7 +1,8 @@
 //! A response that a future provides. The connection that waits for the response polls the future.
 
-use std::future::{Future, poll_fn};
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
@@ -9,7 +10,7 @@ use http::{HeaderValue, StatusCode, header};
 use super::Provider;
 use crate::message::drop_caught::Guarded;
 use crate::message::into_response::IntoResponse;
-use crate::message::pending_future::PendingFuture;
+use crate::message::pending_future::{PendingFuture, PollInto};
 use crate::message::problem::Problem;
 use crate::message::response::Response;
 
@@ -79,16 +80,23 @@ impl Response {
     }
 }
 
+impl<F> PollInto<Response> for F
+where
+    F: Future + Send,
+    F::Output: IntoResponse,
+{
+    fn poll_into(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        self.poll(cx).map(IntoResponse::into_response)
+    }
+}
+
 fn when<F>(future: F, time: Option<Duration>, otherwise: impl FnOnce() -> Response) -> Response
 where
     F: Future + Send + 'static,
     F::Output: IntoResponse,
 {
     let mut otherwise = Guarded::new(otherwise);
-    // An async block would drop the future while a panic unwinds.
-    let mut boxed = Box::pin(future);
-    let response = poll_fn(move |cx| boxed.as_mut().poll(cx).map(IntoResponse::into_response));
-    let mut future = PendingFuture::new(response);
+    let mut future = PendingFuture::new(future);
     match future.poll() {
         Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
         Poll::Pending => {
