@@ -14,7 +14,7 @@ mod tls;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -68,16 +68,18 @@ fn say(line: impl std::fmt::Display) {
 }
 
 /// Prints lines about a server. If nothing reads stdout, the server has to go on, become ready, and end. So a thread
-/// prints them, and is left behind if that takes too long.
+/// prints them, and is left behind if that takes too long. Without a thread, this one prints them.
 fn say_in_time(lines: impl std::fmt::Display) {
-    let lines = lines.to_string();
+    let lines = Arc::<str>::from(lines.to_string());
     let (printed, prints) = mpsc::channel::<()>();
+    let said = lines.clone();
     let started = thread::Builder::new().name("weft-stdout".into()).spawn(move || {
-        say(lines);
+        say(said);
         drop(printed);
     });
-    if started.is_ok() {
+    match started {
         // Returns an error in both cases: the lines are printed, or take too long.
-        let _ = prints.recv_timeout(PRINT_TIMEOUT);
+        Ok(_) => drop(prints.recv_timeout(PRINT_TIMEOUT)),
+        Err(_) => say(lines),
     }
 }
