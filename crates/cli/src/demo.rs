@@ -59,8 +59,8 @@ enum Demo {
     Headers,
     #[get("/nocontent")]
     NoContent,
-    #[get("/slow?{ms}&{us}")]
-    Slow { ms: Option<u64>, us: Option<u64> },
+    #[get("/slow?{ms}&{us}&{accepted}")]
+    Slow { ms: Option<u64>, us: Option<u64>, accepted: Option<bool> },
     #[get("/wait?{ms}")]
     Wait { ms: Option<u64> },
     #[get("/later?{ms}")]
@@ -94,7 +94,7 @@ pub(crate) fn demo(probes: Probes) -> impl Handler {
         Demo::Json => json(),
         Demo::Headers => headers(req),
         Demo::NoContent => no_content(),
-        Demo::Slow { ms, us } => slow(ms, us),
+        Demo::Slow { ms, us, accepted } => slow(ms, us, accepted.unwrap_or(false)),
         Demo::Wait { ms } => wait(ms),
         Demo::Later { ms } => later(ms),
         Demo::Echo => echo(req),
@@ -127,10 +127,12 @@ fn no_content() -> Response {
     Response::new(StatusCode::NO_CONTENT)
 }
 
-fn slow(ms: Option<u64>, us: Option<u64>) -> Response {
+/// The bench tells requests that block by their status.
+fn slow(ms: Option<u64>, us: Option<u64>, is_accepted: bool) -> Response {
     let time = us.map_or_else(|| time(ms), |us| Duration::from_micros(us).min(time(Some(u64::MAX))));
     std::thread::sleep(time);
-    Response::text("blocked\n")
+    let status = if is_accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Response::text("blocked\n").with_status(status)
 }
 
 fn wait(ms: Option<u64>) -> Response {

@@ -27,7 +27,7 @@ pub(super) static EXAMPLES: [Example; 13] = [
     plain(Demo::Headers, "", "headers", "the header fields of your request, unchanged"),
     plain(Demo::NoContent, "", "no_content", "204 without a body"),
     plain(
-        Demo::Slow { ms: None, us: None },
+        Demo::Slow { ms: None, us: None, accepted: None },
         "?ms=1000",
         "slow",
         "a handler that blocks its thread. Other requests do not wait",
