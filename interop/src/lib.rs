@@ -30,6 +30,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// Fields that both servers must send alike.
     pub headers: BTreeMap<String, Vec<String>>,
+    /// `Content-Length`, if hyper sends it, except that of a 204 or 304 (RFC 9110 section 8.6).
+    pub length: Option<String>,
     /// The body, or that it was cut.
     pub body: Result<String, &'static str>,
 }
@@ -76,7 +78,8 @@ impl Sites {
     ) -> Answer {
         let wanted = ask(client, &format!("http://{}", self.hyper), &request).await;
         for server in &self.weft {
-            let got = ask(client, &format!("http://{}", server.local_addr().unwrap()), &request).await;
+            let mut got = ask(client, &format!("http://{}", server.local_addr().unwrap()), &request).await;
+            got.length = got.length.filter(|_| wanted.length.is_some());
             assert_eq!(got, wanted, "{}: left is Weftwork, right is hyper", server.engine());
         }
         wanted
@@ -130,8 +133,11 @@ pub async fn ask(client: &Client, site: &str, request: impl Fn(&Client, &str) ->
     let named =
         |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(site.trim_start_matches("http://"), "site");
     let (status, headers) = (response.status(), headers_of(response.headers(), named));
+    let has_length = ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
+    let length = response.headers().get("content-length").filter(|_| has_length);
+    let length = length.map(|length| named(length.as_bytes()));
     let body = response.bytes().await.map(|bytes| named(&bytes)).map_err(|_| "cut");
-    Answer { status, headers, body }
+    Answer { status, headers, length, body }
 }
 
 /// Returns the fields, except those that depend on the time, and on how a body is framed.

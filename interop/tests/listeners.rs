@@ -1,7 +1,8 @@
-//! An axum app behind other listeners: TLS, a Unix socket, several addresses, a proxy. And what a stop leaves whole.
+//! An axum app behind other listeners: TLS, a Unix socket, several addresses, a proxy. And what a stop leaves.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -15,7 +16,9 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_stream::StreamExt;
 use weftwork::rustls::pki_types::pem::PemObject;
@@ -23,7 +26,7 @@ use weftwork::rustls::pki_types::{CertificateDer, ServerName};
 use weftwork::rustls::{ClientConfig, RootCertStore, crypto};
 use weftwork::tls::Tls;
 use weftwork::{Server, Settings};
-use weftwork_interop::{client, engines, start};
+use weftwork_interop::{PATIENCE, client, engines, eventually, start};
 use weftwork_tower::serve_tower;
 
 fn app() -> Router {
@@ -216,4 +219,68 @@ async fn a_proxy_passes_bodies_on() {
     assert_eq!(answers[1].body, answers[11].body);
     let sites = start(app.with_state(Upstream { address: gone, ..upstream })).await;
     sites.check(&[(502, "GET /", &[], ""), (502, "POST /", &[], "body"), (502, "GET /fetch", &[], "")]).await;
+}
+
+/// Sends a request and returns its connection.
+async fn begin(address: SocketAddr) -> TcpStream {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    client
+}
+
+/// Returns all that is sent until the end of the connection, in small letters and without the date.
+async fn rest_of(mut client: TcpStream) -> String {
+    let mut text = String::new();
+    client.read_to_string(&mut text).await.unwrap();
+    let text = text.to_ascii_lowercase();
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("date:")).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+/// The response is whole and says that the connection ends, and no client is taken any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_leaves_the_response_whole() {
+    let (inside, go) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let (entered, gone) = (inside.clone(), go.clone());
+    let app = Router::new().route(
+        "/",
+        get(move || {
+            let (entered, gone) = (entered.clone(), gone.clone());
+            async move {
+                let gone = gone.notified();
+                entered.fetch_add(1, Ordering::SeqCst);
+                gone.await;
+                "whole"
+            }
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), Arc::<Notify>::default());
+    let stopped = stop.clone();
+    let serves =
+        axum::serve(listener, app.clone()).with_graceful_shutdown(async move { stopped.notified().await });
+    let served = tokio::spawn(async move { serves.await.unwrap() });
+    let client = begin(address).await;
+    eventually("it is inside", || inside.load(Ordering::SeqCst) == 1).await;
+    stop.notify_one();
+    // hyper is told by a task, and says nothing when it has been.
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    go.notify_one();
+    let wanted = rest_of(client).await;
+    served.await.unwrap();
+    for (number, engine) in (2..).zip(engines()) {
+        let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(handler(app.clone())).unwrap();
+        let (address, status) = (server.local_addr().unwrap(), server.status());
+        let client = begin(address).await;
+        eventually("it is inside", || inside.load(Ordering::SeqCst) == number).await;
+        let stops = std::thread::spawn(move || server.shutdown(PATIENCE));
+        eventually("it stops", || status.is_stopping()).await;
+        eventually("it takes nobody", || std::net::TcpStream::connect(address).is_err()).await;
+        go.notify_one();
+        assert_eq!(rest_of(client).await, wanted, "{engine}: left is Weftwork, right is hyper");
+        assert_eq!(stops.join().unwrap().cut, 0, "{engine}");
+    }
 }
