@@ -9,12 +9,10 @@
 //! Each lock is held for a copy at most. No thread waits for the other side while it holds one.
 
 mod hub;
+mod request_end;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 #[cfg(not(loom))]
@@ -23,10 +21,7 @@ use std::sync::{Mutex, MutexGuard};
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 
-use rustix::io::Errno;
-
 pub(crate) use self::hub::StreamHub;
-use super::Duplex;
 use crate::message::drop_caught::{drop_caught, drop_payload};
 use crate::message::observer::UnsentResponse;
 use crate::message::{BodyPart, WakeConn};
@@ -236,6 +231,16 @@ impl StreamPipe {
         state
     }
 
+    /// Records why the response breaks off: the one that was passed on, or the one that the request still makes.
+    #[cold]
+    pub(crate) fn note_error(&self, why: &'static str) {
+        let mut flow = lock(&self.flow);
+        match &mut flow.observed {
+            Some(response) => response.note_error(why),
+            None => flow.error = Some(why),
+        }
+    }
+
     /// Drops parts of the response that were sent, or never will be. Each may have the last of its user's values, whose drop may
     /// panic.
     pub(crate) fn drop_parts(&self, parts: impl IntoIterator<Item = BodyPart>) {
@@ -260,190 +265,6 @@ impl StreamPipe {
         if let Some((wakes, key)) = waiter {
             wakes.wake(key);
         }
-    }
-}
-
-/// The request's end. The other functions are those of [`Duplex`].
-impl StreamPipe {
-    /// Wakes the owner of the request at the next change. Returns false if the request can go on already, in a direction
-    /// that it waits for.
-    pub(crate) fn watch(&self, reads: bool, writes: bool, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
-        let mut flow = lock(&self.flow);
-        let nothing = !flow.is_ready(reads, writes);
-        if nothing {
-            flow.waiter = Some((wakes.clone(), key));
-        }
-        nothing
-    }
-
-    /// Leaves the rest of the response to the connection, without a copy.
-    pub(crate) fn leave(&self, parts: impl ExactSizeIterator<Item = BodyPart>) {
-        let mut flow = lock(&self.flow);
-        match flow.is_reset {
-            true => {
-                drop(flow);
-                self.drop_parts(parts);
-            }
-            false => {
-                // Streams that wait for their clients hold no more than they need.
-                flow.tail.reserve_exact(parts.len());
-                flow.tail.extend(parts);
-                self.note(flow);
-            }
-        }
-    }
-
-    /// Leaves it to the connection to tell the observers of a complete response how it ends. `unsent` bytes are not in the pipe
-    /// yet. Called before [`close`](StreamPipe::close).
-    #[cold]
-    pub(crate) fn observe(&self, response: UnsentResponse, unsent: u64) {
-        let mut response = Box::new(response);
-        let mut flow = lock(&self.flow);
-        if flow.is_reset {
-            let why = flow.error;
-            // The observers are told without the lock.
-            drop(flow);
-            why.into_iter().for_each(|why| response.note_error(why));
-            return response.note_unsent(unsent);
-        }
-        flow.observed = Some(response);
-    }
-
-    /// Records why the response breaks off: the one that was passed on, or the one that the request still makes.
-    #[cold]
-    pub(crate) fn note_error(&self, why: &'static str) {
-        let mut flow = lock(&self.flow);
-        match &mut flow.observed {
-            Some(response) => response.note_error(why),
-            None => flow.error = Some(why),
-        }
-    }
-
-    /// Returns why the response breaks off that the request still makes, if its connection knows.
-    #[cold]
-    pub(crate) fn error(&self) -> Option<&'static str> {
-        lock(&self.flow).error
-    }
-
-    /// Tells the connection that the request is gone, with all of its response or without.
-    pub(crate) fn close(&self) {
-        let mut flow = lock(&self.flow);
-        flow.is_closed = true;
-        flow.waiter = None;
-        self.note(flow);
-    }
-
-    fn note(&self, mut flow: MutexGuard<'_, Flow>) {
-        let is_new = !std::mem::replace(&mut flow.is_noted, true);
-        drop(flow);
-        if is_new {
-            self.hub.note(self.id);
-        }
-    }
-}
-
-impl Duplex for StreamPipe {
-    /// 0 is returned to another protocol only: the framing of a body says where the body ends.
-    fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
-        let mut flow = lock(&self.flow);
-        if flow.is_reset {
-            return Err(Errno::CONNRESET);
-        }
-        let unread = &flow.to_request[flow.read..];
-        let count = unread.len().min(into.capacity() - into.len());
-        if count == 0 {
-            let has_ended = unread.is_empty() && flow.has_client_ended;
-            return if has_ended { Ok(0) } else { Err(Errno::AGAIN) };
-        }
-        into.extend_from_slice(&unread[..count]);
-        flow.read += count;
-        flow.taken += count as u64;
-        if flow.read == flow.to_request.len() {
-            // A request that waits holds no buffer.
-            flow.to_request = Vec::new();
-            flow.read = 0;
-        }
-        // The window may grow.
-        self.note(flow);
-        Ok(count)
-    }
-
-    fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
-        let mut flow = lock(&self.flow);
-        if flow.is_reset || flow.is_shut {
-            return Err(Errno::PIPE);
-        }
-        let waiting = flow.to_client.len() - flow.sent;
-        // A head is taken whole, because its connection needs all of it.
-        let least = if waiting == 0 { first.len() } else { 0 };
-        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(least);
-        let count = space.min(first.len() + second.len());
-        if count == 0 {
-            flow.is_blocked = true;
-            return Err(Errno::AGAIN);
-        }
-        if flow.sent > 0 {
-            let sent = std::mem::take(&mut flow.sent);
-            flow.to_client.drain(..sent);
-        }
-        let of_first = count.min(first.len());
-        flow.to_client.extend_from_slice(&first[..of_first]);
-        flow.to_client.extend_from_slice(&second[..count - of_first]);
-        self.note(flow);
-        Ok(count)
-    }
-
-    /// Ends another protocol. A response ends with its last segment.
-    fn shutdown_write(&self) {
-        let mut flow = lock(&self.flow);
-        flow.is_shut = true;
-        self.note(flow);
-    }
-
-    /// Resets the stream behind the bytes that can be sent at once.
-    fn shutdown_both(&self) {
-        let mut flow = lock(&self.flow);
-        if flow.is_reset {
-            return;
-        }
-        flow.is_cut = true;
-        let (tail, _observed) = flow.cut();
-        let is_new = !std::mem::replace(&mut flow.is_noted, true);
-        self.wake(flow);
-        self.drop_parts(tail);
-        if is_new {
-            self.hub.note(self.id);
-        }
-    }
-
-    fn is_pollable(&self) -> bool {
-        true
-    }
-
-    fn peer_has_gone(&self) -> bool {
-        lock(&self.flow).is_reset
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.hub.local_addr
-    }
-
-    #[cfg(feature = "_tls")]
-    fn tls_info(&self) -> Option<&crate::TlsInfo> {
-        self.hub.memory.as_ref()?.tls_info()
-    }
-
-    /// A change after the last attempt counts, also before the first call.
-    fn fd(&self, reads: bool, writes: bool) -> io::Result<BorrowedFd<'_>> {
-        let index = usize::from(reads) + 2 * usize::from(writes);
-        let signal = &self.signals.get_or_init(Box::default)[index];
-        if signal.get().is_none() {
-            // Another thread may have been first.
-            let _ = signal.set(WakePipe::open()?);
-        }
-        let signal = signal.get().ok_or(io::ErrorKind::Other)?;
-        update(signal, index, &mut lock(&self.flow));
-        Ok(signal.as_fd())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Models of the two ends of a stream, on two threads: no change is lost between a look and the wait that follows it.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
+use crate::transport::stream::Duplex;
 
 /// Counts its wakes. No thread decides by them, so loom need not know of them.
 #[derive(Default)]
