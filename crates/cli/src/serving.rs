@@ -162,7 +162,7 @@ fn announce(title: &str, running: &Running) {
         lines.push(format!("redirecting to HTTPS from {}", shown(address, false)));
     }
     for address in running.admin_addresses() {
-        lines.push(format!("probes and metrics at {}", shown(address, false)));
+        lines.push(format!("probes and metrics at {}", shown(address, running.has_tls(address))));
     }
     let engine = running.engine();
     lines.push(match engine.loops() {

@@ -67,11 +67,16 @@ impl TlsOptions {
         server: Server,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Server, Usage> {
-        let mut server = match self.tls(variable)? {
+        let tls = self.tls(variable)?;
+        let has_tls = tls.is_some();
+        let mut server = match tls {
             Some(tls) => server.tls(tls),
             None => server,
         };
         for address in &self.redirect_from {
+            if !has_tls {
+                return Err(Usage("--redirect-from needs --tls-cert or --tls-self-signed".into()));
+            }
             server = server.redirect_from(address)?;
         }
         Ok(server)

@@ -64,6 +64,16 @@ fn the_side_listener_has_the_metrics() {
 }
 
 #[test]
+fn a_side_listener_with_tls_is_announced_as_such() {
+    let weft = Weft::start("--port 0 --tls-self-signed --admin tls+127.0.0.1:0");
+    assert!(
+        weft.lines.iter().any(|line| line.starts_with("probes and metrics at https://")),
+        "{:?}",
+        weft.lines
+    );
+}
+
+#[test]
 fn a_file_comes_before_a_probe() {
     let folder = Folder::new("own-ready");
     fs::write(folder.0.join("ready"), "mine").unwrap();

@@ -34,6 +34,17 @@ fn arguments() {
         "weft: --accepted-max: invalid accepted_max 99: must",
     );
     check("--log loud", &[], "invalid --log \"loud\"");
+    check("--https-port 70000", &[], "invalid --https-port \"70000\": expected at most 65535");
+    check(
+        "--port 0 --redirect-from 127.0.0.1:0",
+        &[],
+        "--redirect-from needs --tls-cert or --tls-self-signed",
+    );
+    check(
+        "--port 0 --admin tls+127.0.0.1:0",
+        &[],
+        "the server has no certificate, give it one (Server::tls) or remove tls+",
+    );
     check("--engine warp", &[], "--engine: unknown engine \"warp\" (the engines: adaptive");
     check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
     check("serve", &[], "weft serve DIR");

@@ -68,7 +68,7 @@ pub(super) fn start(
     let port = match (settings.https_port, site.iter().find(|listener| listener.tls().is_some())) {
         (_, None) => {
             return Err(Error::usage(
-                "redirect_from needs an address with TLS to redirect to: add Server::tls, or write the address as tls+...",
+                "a redirect needs an address with TLS: give the server a certificate (Server::tls), and keep one address without plain+",
             ));
         }
         (0, Some(listener)) => match listener.address() {

@@ -204,7 +204,7 @@ mod with {
                     ListenerTls::On => Some(all.as_ref().or(self.site.as_ref()).ok_or_else(|| {
                         let address = listener.address();
                         Error::usage(format!(
-                            "cannot listen at tls+{address}: the server has no certificate, see Server::tls"
+                            "cannot listen at tls+{address}: the server has no certificate, give it one (Server::tls) or remove tls+"
                         ))
                     })?),
                     ListenerTls::Off => None,
@@ -305,9 +305,11 @@ mod with {
             reload(&self.tls.live)
         }
 
-        /// Returns whether clients of one of the [`addresses`](Running::addresses) speak TLS.
+        /// Returns whether clients of one of the [`addresses`](Running::addresses), or of the
+        /// [side listener](Running::admin_addresses), speak TLS.
         pub fn has_tls(&self, address: &Address) -> bool {
-            self.tls.addresses.contains(address)
+            let of_side = self.admin.as_ref().is_some_and(|side| side.has_tls(address));
+            self.tls.addresses.contains(address) || of_side
         }
     }
 

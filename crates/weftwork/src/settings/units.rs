@@ -102,10 +102,10 @@ impl Unit for bool {
 }
 
 macro_rules! numbers {
-    ($($type:ty),+) => { $( impl Unit for $type {
+    ($($type:ty: $too_large:literal),+) => { $( impl Unit for $type {
         fn parse(text: &str) -> Result<$type, &'static str> {
             text.trim().replace('_', "").parse().map_err(|error: ParseIntError| match error.kind() {
-                IntErrorKind::PosOverflow => "a smaller number",
+                IntErrorKind::PosOverflow => $too_large,
                 _ => "a whole number",
             })
         }
@@ -114,4 +114,4 @@ macro_rules! numbers {
         }
     } )+ };
 }
-numbers!(u16, u32, usize);
+numbers!(u16: "at most 65535", u32: "at most 4294967295", usize: "a smaller number");
