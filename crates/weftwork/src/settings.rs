@@ -296,13 +296,13 @@ settings! {
     /// only proxies and gRPC clients do that. `Upgrade: h2c` is never honoured.
     http2_cleartext: bool = false, "HTTP/2 without TLS, by prior knowledge (on, off)";
     /// Maximum number of requests in progress on one HTTP/2 connection. Default: 100, the least that RFC 9113 section 6.5.2
-    /// recommends. When exceeded: the stream is refused, and its client tries again.
+    /// recommends. At least 1. When exceeded: the stream is refused, and its client tries again.
     http2_streams_max: u32 = 100, "most requests in progress on an HTTP/2 connection";
     /// Window of a stream whose handler reads a long body. Default: 1 MiB, which is 20 MB/s at a round trip of 50 ms. A
-    /// stream begins with 64 KiB.
+    /// stream begins with 64 KiB, so that is the least.
     http2_window_bytes_max: u64 = MIB, "bytes of a long upload on their way (HTTP/2)";
     /// Maximum number of body bytes that an HTTP/2 connection holds for requests that have not read them. Default: 2 MiB, so
-    /// that one slow handler does not stop the uploads beside it. When exceeded: the client waits.
+    /// that one slow handler does not stop the uploads beside it. At least 64 KiB. When exceeded: the client waits.
     http2_held_bytes_max: u64 = 2 * MIB, "unread body bytes of an HTTP/2 connection";
     /// Oldest TLS version that the server accepts: `1.2` or `1.3`. Default: 1.2, which clients of the years before 2018 need.
     /// Older versions do not exist here (RFC 8996). A client that has only older ones gets an alert.
@@ -430,6 +430,10 @@ impl Settings {
         floor("fiber_stack_bytes", self.fiber_stack_bytes, 16 * KIB)?;
         floor("backlog", u64::from(self.backlog), 1)?;
         floor("proxy_header_bytes_max", self.proxy_header_bytes_max, 16)?;
+        floor("http2_streams_max", u64::from(self.http2_streams_max), 1)?;
+        // Windows begin with 64 KiB. If they never opened again, no longer upload would end.
+        floor("http2_window_bytes_max", self.http2_window_bytes_max, 64 * KIB)?;
+        floor("http2_held_bytes_max", self.http2_held_bytes_max, 64 * KIB)?;
         if self.body_bytes_max == 0 {
             let why = "must be at least 1B (no limit: a large value such as 1000000GiB)";
             return Err(Error::usage(format!("invalid body_bytes_max \"0B\": {why}")));

@@ -79,7 +79,8 @@ fn values_that_are_too_large_are_reported_as_such() {
         assert_eq!(u64::parse(text), Err("at most 17179869183GiB"), "{text}");
     }
     assert!(u64::parse("17179869183GiB").is_ok());
-    assert_eq!(u32::parse("4294967296"), Err("a smaller number"));
+    assert_eq!(u32::parse("4294967296"), Err("at most 4294967295"));
+    assert_eq!(u16::parse("65536"), Err("at most 65535"));
     assert_eq!(Duration::parse("99999999999999999999 parsecs"), Duration::parse("30 parsecs"));
 }
 
@@ -198,6 +199,16 @@ fn no_time_is_none_or_refused() {
 fn no_bytes_is_not_no_limit() {
     let error = Settings::default().body_bytes_max(0).check().unwrap_err().to_string();
     assert!(error.starts_with("invalid body_bytes_max \"0B\"") && error.contains("1000000GiB"), "{error}");
+    for (name, least) in
+        [("http2_streams_max", 1), ("http2_window_bytes_max", 65_536), ("http2_held_bytes_max", 65_536)]
+    {
+        let mut settings = Settings::default();
+        settings.set(name, &(least - 1).to_string()).unwrap();
+        let error = settings.check().unwrap_err().to_string();
+        assert_eq!(error, format!("invalid {name} {}: must be at least {least}", least - 1));
+        settings.set(name, &least.to_string()).unwrap();
+        assert!(settings.check().is_ok(), "{name}");
+    }
     for name in [
         "body_ahead_bytes_max",
         "chunk_extension_bytes_max",
