@@ -135,6 +135,14 @@ impl Conn {
         }
     }
 
+    /// Records the status of a response that cannot be sent, because there is no session of TLS.
+    #[cold]
+    pub(super) fn note_withheld(&mut self, status: StatusCode) {
+        if let Some(observed) = &mut self.observed {
+            observed.end.withheld = Some(status);
+        }
+    }
+
     /// Records bytes of the body.
     #[inline]
     pub(super) fn note_body(&mut self, bytes: u64) {

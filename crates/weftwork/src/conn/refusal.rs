@@ -262,6 +262,7 @@ impl Conn {
         cx: &Context,
     ) {
         if self.has_no_session() {
+            self.note_withheld(problem.status());
             return self.write_alert();
         }
         self.http.close_after();

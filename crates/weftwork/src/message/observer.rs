@@ -49,6 +49,8 @@ pub(crate) fn log_panic<T: Default>(panic: &(dyn Any + Send)) -> T {
 pub struct ResponseEnd {
     /// Status that was written. `None` if no response was written.
     pub(crate) status: Option<StatusCode>,
+    /// Status of a response for which there is no session of TLS. The client got an alert instead.
+    pub(crate) withheld: Option<StatusCode>,
     /// Bytes of the body that were written, before chunking.
     pub(crate) body_bytes: u64,
     /// Why the request failed, as a short name. `None` for a whole response of a handler.
@@ -74,7 +76,7 @@ impl ResponseEnd {
                 ResponseEnd::CLIENT_CLOSED
             }
             (_, Some(status)) => status.as_u16(),
-            (Some(_), None) => StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            (Some(_), None) => self.withheld.unwrap_or(StatusCode::SERVICE_UNAVAILABLE).as_u16(),
         }
     }
 

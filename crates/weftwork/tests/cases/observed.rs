@@ -128,6 +128,20 @@ fn responses_of_the_server_itself_are_seen() {
     }
 }
 
+/// Over TLS there is no session yet, so the client gets an alert. Its status is still that of its fault.
+#[test]
+fn a_client_without_a_proxy_header_is_seen_with_its_status() {
+    for (trusted, code, error) in [("127.0.0.1", 400, "proxy_header"), ("192.0.2.1", 403, "untrusted_proxy")] {
+        let change = |settings: Settings| settings.trusted_proxies(trusted.parse().unwrap());
+        let observed = Observed::start_at("proxy+127.0.0.1:0", |_: &mut Request| "never", change);
+        let mut client = Client::connect(&observed.running);
+        client.send_behind("", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.refusal();
+        let (label, in_log) = (format!("error_type=\"{error}\""), format!("\"error\":\"{error}\""));
+        observed.sees(&[&status(code), &label], &[&format!("\"status\":{code}"), &in_log]);
+    }
+}
+
 /// Returns once the client has left, as a handler that works for long would look.
 fn wait_for_leave(req: &Request) {
     eventually("the client has left", || req.client_gone());
