@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use support::{ENGINES, TIMEOUT, eventually, is_logged, keep_log};
@@ -122,6 +123,23 @@ fn the_side_listener_has_the_certificates_of_the_site_if_asked() {
         Server::bind("127.0.0.1:0").unwrap().admin("tls+127.0.0.1:0", |_: &mut Request| "probe").unwrap();
     let running = server.tls(tls_of(&authority, "a.test")).start(|_: &mut Request| "site").unwrap();
     assert_eq!(get(connect(tcp(&running.admin_addresses()[0]), &authority, None)).unwrap(), "probe");
+}
+
+/// Clients of the redirect hear of a stop when those of the site do.
+#[test]
+fn a_redirect_during_the_drain_delay_closes_its_connection() {
+    let server = Server::bind("127.0.0.1:0").unwrap().tls(tls_of(&authority(), "a.test"));
+    let server = server.settings(|settings| settings.drain_delay(Duration::from_millis(500)));
+    let running = server.redirect_from("127.0.0.1:0").unwrap().start(|_: &mut Request| "site").unwrap();
+    let view = running.status();
+    let mut client = in_clear(tcp(&running.redirect_addresses()[0]));
+    let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
+    eventually("the server is told to stop", || view.is_stopping());
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 308 ") && text.contains("Connection: close"), "{text}");
+    stopping.join().unwrap();
 }
 
 #[test]

@@ -84,12 +84,16 @@ impl Running {
         self.admin.as_ref().map_or(&[], |admin| admin.addresses())
     }
 
-    /// Tells handlers of the site and of the side listener that the server stops.
+    /// Tells handlers of the site and of its other listeners that the server stops.
     pub(super) fn announce_stop(&self) {
-        self.cx.announce_stop();
+        #[cfg(feature = "_tls")]
+        if let Some(redirect) = &self.redirect {
+            redirect.announce_stop();
+        }
         if let Some(admin) = &self.admin {
             admin.announce_stop();
         }
+        self.cx.announce_stop();
     }
 
     /// Ends the side listener, after the site.
