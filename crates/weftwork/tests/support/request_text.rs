@@ -1,7 +1,5 @@
 //! Reads the requests that a case writes as HTTP/1.1, to send them as HTTP/2.
 
-use std::mem;
-
 use tungstenite::handshake::derive_accept_key;
 use weftwork_wire::hpack::encode_field;
 
@@ -27,6 +25,8 @@ enum State {
 #[derive(Default)]
 pub(super) struct RequestText {
     bytes: Vec<u8>,
+    /// How many of them are read. Removing each part from a long text would take seconds.
+    used: usize,
     state: State,
 }
 
@@ -50,14 +50,15 @@ impl RequestText {
     pub(super) fn read(&mut self, text: &[u8], to: &mut Exchanges) {
         self.bytes.extend_from_slice(text);
         while self.read_part(to) {}
+        self.bytes.drain(..self.used);
+        self.used = 0;
     }
 
     #[track_caller]
     fn read_part(&mut self, to: &mut Exchanges) -> bool {
         match self.state {
             State::Head => {
-                let breaks = self.bytes.iter().take_while(|byte| b"\r\n".contains(byte)).count();
-                self.bytes.drain(..breaks);
+                self.used += self.left().iter().take_while(|byte| b"\r\n".contains(byte)).count();
                 let Some(head) = self.through(b"\r\n\r\n") else { return false };
                 self.state = match read_head(&head, to) {
                     Body::None => State::Head,
@@ -67,11 +68,12 @@ impl RequestText {
                 };
             }
             State::Body(left) => {
-                let count = left.min(self.bytes.len());
+                let bytes = self.take(left);
+                let count = bytes.len();
                 if count == 0 {
                     return false;
                 }
-                to.send_body(self.bytes.drain(..count), count == left);
+                to.send_body(bytes, count == left);
                 self.state = if count == left { State::Head } else { State::Body(left - count) };
             }
             State::ChunkSize => {
@@ -85,23 +87,24 @@ impl RequestText {
                 };
             }
             State::Chunk(left) if left > 2 => {
-                let count = (left - 2).min(self.bytes.len());
+                let bytes = self.take(left - 2);
+                let count = bytes.len();
                 if count == 0 {
                     return false;
                 }
-                to.send_body(self.bytes.drain(..count), false);
+                to.send_body(bytes, false);
                 self.state = State::Chunk(left - count);
             }
             State::Chunk(_) => {
-                let Some(end) = self.bytes.get(..2) else { return false };
+                let Some(end) = self.left().get(..2) else { return false };
                 if end != b"\r\n" {
-                    only_http1("the end of a chunk", &self.bytes);
+                    only_http1("the end of a chunk", self.left());
                 }
-                self.bytes.drain(..2);
+                self.used += 2;
                 self.state = State::ChunkSize;
             }
             State::Trailers => {
-                let trailers = match self.bytes.starts_with(b"\r\n") {
+                let trailers = match self.left().starts_with(b"\r\n") {
                     true => self.through(b"\r\n"),
                     false => self.through(b"\r\n\r\n"),
                 };
@@ -115,20 +118,32 @@ impl RequestText {
                 self.state = State::Head;
             }
             State::Tunnel => {
-                let bytes = mem::take(&mut self.bytes);
-                if bytes.is_empty() {
+                let bytes = self.take(usize::MAX);
+                if bytes.len() == 0 {
                     return false;
                 }
-                to.send_body(bytes.into_iter(), false);
+                to.send_body(bytes, false);
             }
         }
         true
     }
 
+    /// Returns what is not read yet.
+    fn left(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// Takes at most this many bytes.
+    fn take(&mut self, count: usize) -> impl ExactSizeIterator<Item = u8> {
+        let count = count.min(self.left().len());
+        self.used += count;
+        self.bytes[self.used - count..self.used].iter().copied()
+    }
+
     /// Takes the bytes up to and including `end`, if they are there.
     fn through(&mut self, end: &[u8]) -> Option<Vec<u8>> {
-        let at = self.bytes.windows(end.len()).position(|part| part == end)?;
-        Some(self.bytes.drain(..at + end.len()).collect())
+        let at = self.left().windows(end.len()).position(|part| part == end)?;
+        Some(self.take(at + end.len()).collect())
     }
 }
 

@@ -11,8 +11,8 @@ use weftwork_wire::{
 use super::request::prepare_connect;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
-use super::{Http2Conn, Role};
-use crate::conn::{Conn, OUTPUT_BYTES_MAX};
+use super::{Http2Conn, OUTPUT_BYTES_MAX, Role};
+use crate::conn::Conn;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{CostlyFrame, Event};

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Buf;
 use weftwork_wire::{Budget, ErrorCode, Http2, Segment, Window};
 
-use crate::conn::OUTPUT_BYTES_MAX;
+use crate::conn::http2::OUTPUT_BYTES_MAX;
 use crate::conn::http2::stop::write_reset;
 use crate::conn::http2::streams::{ResponsePart, StreamEntry};
 use crate::conn::io::read_file;
