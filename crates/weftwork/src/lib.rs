@@ -108,7 +108,7 @@ pub use weftwork_wire::Fault;
 #[cfg(feature = "json")]
 pub use app::extract::{Cookies, Form, Header, Json, Path, Query};
 pub use app::extract::{Extract, IntoHandler, State, handler};
-pub use app::router::{Nest, PatternFault, RouteError, Router};
+pub use app::router::{Nest, PatternFault, RouteError, Router, routing};
 #[doc(hidden)]
 pub use app::routes::derived;
 pub use app::routes::{

@@ -6,6 +6,7 @@ mod dispatch;
 mod error;
 mod nest;
 mod pattern;
+pub mod routing;
 #[cfg(test)]
 mod tests;
 
@@ -65,7 +66,8 @@ use build::RouteTable;
 /// Other routes conflict, even if one is more literal than the other. For `/a/{x}/c` and `/a/{*rest}`,
 /// [mount](Router::mount) the handler of the rest at `/a`. The router calls a mount if no route matches.
 ///
-/// Two methods of one path are two routes: `.get("/x", list).post("/x", add)`.
+/// Two methods of one path are two routes: `.get("/x", list).post("/x", add)`, or `.path("/x", get(list).post(add))` with
+/// [`routing`](crate::routing).
 ///
 /// # Handlers
 ///

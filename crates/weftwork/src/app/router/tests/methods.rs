@@ -119,3 +119,30 @@ fn methods_without_a_constant_are_allowed_too() {
         ],
     );
 }
+
+#[test]
+fn a_path_has_handlers_for_several_methods() {
+    use crate::routing::{any, get};
+    let purge = method("PURGE");
+    let router = Router::new()
+        .path("/x", get(show("get")).post(show("post")).route(purge, show("purge")))
+        .path("/y", any(show("any")).get(show("get")));
+    check(
+        router,
+        &[
+            ("GET /x", "get /x []"),
+            ("POST /x", "post /x []"),
+            ("PURGE /x", "purge /x []"),
+            ("PUT /x", "405 GET, HEAD, POST, OPTIONS, PURGE"),
+            ("GET /y", "get /y []"),
+            ("DELETE /y", "any /y []"),
+        ],
+    );
+}
+
+#[test]
+fn two_handlers_for_one_method_of_a_path_conflict() {
+    use crate::routing::get;
+    let router = Router::new().path("/x", get(show("one")).get(show("two")));
+    assert!(matches!(router.errors(), [RouteError::Conflict { .. }]), "{:?}", router.errors());
+}
