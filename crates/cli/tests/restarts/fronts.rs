@@ -93,7 +93,7 @@ impl Nginx {
                  events {{ worker_connections 1024; }}\n\
                  http {{ access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
                  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n\
-                 upstream site {{ {servers} keepalive 32; }}\n\
+                 upstream site {{ {servers} keepalive 32; keepalive_timeout 500ms; }}\n\
                  server {{ listen {address}; location / {{ proxy_pass http://site; proxy_http_version 1.1;\n\
                  proxy_set_header Connection \"\"; proxy_next_upstream off; }} }} }}\n"
             )
