@@ -129,7 +129,7 @@ fn the_side_listener_has_the_certificates_of_the_site_if_asked() {
 #[test]
 fn a_redirect_during_the_drain_delay_closes_its_connection() {
     let server = Server::bind("127.0.0.1:0").unwrap().tls(tls_of(&authority(), "a.test"));
-    let server = server.settings(|settings| settings.drain_delay(Duration::from_millis(500)));
+    let server = server.settings(|settings| settings.drain_delay(Duration::from_secs(2)));
     let running = server.redirect_from("127.0.0.1:0").unwrap().start(|_: &mut Request| "site").unwrap();
     let view = running.status();
     let mut client = in_clear(tcp(&running.redirect_addresses()[0]));

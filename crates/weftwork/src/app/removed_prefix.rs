@@ -9,7 +9,7 @@ use crate::transport::log_queue::log_line;
 /// prefix any more, so the answer is 404.
 pub(super) fn warn_if_removed(req: &Request<'_>, option: &str, prefix: &str, once: &Once) {
     let mount = req.mounted_at();
-    if !prefix.is_empty() && mount.contains(prefix) {
+    if !prefix.is_empty() && mount.ends_with(prefix) {
         once.call_once(|| {
             log_line!(
                 Warn,

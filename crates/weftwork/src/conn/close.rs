@@ -137,12 +137,14 @@ impl Conn {
             buffers.input.clear();
             (buffers.start, buffers.raw) = (0, 0);
         }
-        if cx.stage() == Stage::Closing {
+        let is_over = self.timer.bytes() > cx.settings.linger_bytes_max;
+        // The end of a stream of HTTP/2 resets no kernel's buffer.
+        if cx.stage() == Stage::Closing || is_over && self.is_stream() {
             self.phase = Phase::Done;
             return None;
         }
         // If the peer has ended its side, no more than the kernel's buffer is left, and the end is behind it.
-        if self.timer.bytes() > cx.settings.linger_bytes_max && !self.read_closed {
+        if is_over && !self.read_closed {
             self.read_ready = true;
             return Some(Step::WaitFeed);
         }

@@ -30,12 +30,12 @@ use self::streams::Streams;
 use super::{Conn, Phase, Step};
 use crate::message::{BodyPart, WakeConn};
 use crate::transport::context::Context;
-use crate::transport::deadlines::TimeoutKind;
+use crate::transport::deadlines::{PeerTimer, TimeoutKind};
 use crate::transport::stream::StreamHub;
 use crate::transport::{Stream, Tick};
 
 /// Number of unsent bytes above which the streams wait. With twice as many, 1,000 clients that never read held 40 MB more.
-const OUTPUT_BYTES_MAX: usize = 32 << 10;
+const FRAMES_BYTES_MAX: usize = 32 << 10;
 
 /// Part of a connection in HTTP/2.
 #[derive(Debug, Default)]
@@ -47,6 +47,15 @@ pub(super) enum Role {
     Connection(Box<Http2Conn>),
     /// It is one request.
     Stream(StreamEnd),
+}
+
+/// Returns the number of unsent bytes below which frames of the client are read and taken. The client's side of a connection goes
+/// on while a response is not read: uploads, and windows.
+fn replies_max(timer: &PeerTimer) -> usize {
+    match timer.kind {
+        TimeoutKind::Write => 2 * FRAMES_BYTES_MAX,
+        _ => FRAMES_BYTES_MAX,
+    }
 }
 
 impl Role {
@@ -154,15 +163,16 @@ impl Conn {
             return None;
         };
         let mut unsent = 0;
+        let replies_max = replies_max(&self.timer);
         if let Some(buffers) = self.buffers.as_deref_mut() {
             unsent = buffers.output.len() - buffers.sent;
             let has_input = buffers.unread().len() > http2.part_bytes;
-            if has_input && unsent < OUTPUT_BYTES_MAX && !http2.goaway.is_final() {
+            if has_input && unsent < replies_max && !http2.goaway.is_final() {
                 return Some(Step::Stream);
             }
         }
         // While the client does not read, nothing more is kept for it.
-        let has_space = unsent == 0 || (unsent < OUTPUT_BYTES_MAX && self.timer.kind != TimeoutKind::Write);
+        let has_space = unsent == 0 || (unsent < FRAMES_BYTES_MAX && self.timer.kind != TimeoutKind::Write);
         if has_space && (http2.hub.has_changes() || http2.streams.is_any_ready()) {
             let output = &mut self.buffers.get_or_insert_default().output;
             http2.collect(now, cx, output, &mut self.observed);
@@ -181,9 +191,7 @@ impl Conn {
         if is_announced {
             self.count.linger_if(is_empty && unsent == 0);
         }
-        // The client's side of a connection goes on while a response is not read: uploads, and windows.
-        let may_read =
-            self.read_ready && unsent < 2 * OUTPUT_BYTES_MAX && self.timer.kind == TimeoutKind::Write;
+        let may_read = self.read_ready && unsent < replies_max && self.timer.kind == TimeoutKind::Write;
         if unsent > 0 && !may_read {
             return Some(Step::Write);
         }

@@ -85,6 +85,8 @@ impl Conn {
     #[inline(always)]
     fn note_arrived(&mut self, count: usize, now: Tick) {
         match self.owned_body {
+            // What a client of HTTP/2 sends gives it no more time to read its responses.
+            None if self.phase == Phase::Http2 && self.timer.kind == TimeoutKind::Write => {}
             None => self.timer.advance(count, now),
             Some(_) => self.note_body_read(count, now),
         }

@@ -186,8 +186,10 @@ fn linger() {
     eventually("it has left", || site.running.stats().connections == 0);
     let site = CASE.start_with(|s| s.linger_bytes_max(0).linger_timeout(SHORT));
     let mut silent = site.client();
-    silent.send("bad\r\n\r\nmore");
+    silent.send("bad\r\n\r\n");
     assert_eq!(silent.answer().status, 400);
+    // On a slow host its time may be over already.
+    let _ = silent.try_send("more");
     eventually("its time is over", || site.running.stats().connections == 0);
 }
 

@@ -273,6 +273,7 @@ fn a_response_that_the_server_breaks_off_is_cut_short() {
     let observed = Observed::start(site, |settings| settings);
     let [long, short] = ["long", "short"].map(|kind| format!("/{kind}-feed/{name}"));
     for path in [&long, &short, "/writer", "/malformed", "/early"] {
+        gate.shut();
         let mut client = Client::connect(&observed.running);
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.answer_head().status, 200, "{path}");

@@ -270,6 +270,30 @@ fn a_response_that_the_server_breaks_off_is_not_whole() {
     assert!(line.contains("\"whole\":false,\"error\":\"shutdown\""), "{log}");
 }
 
+/// What is not sent takes nothing of the connection's window.
+#[test]
+fn responses_that_break_off_leave_the_window_to_others() {
+    let site = |req: &mut Request| -> weftwork::Result<Response> {
+        if req.path() != "/shorter" {
+            return Ok(Response::text("whole"));
+        }
+        let file = tempfile::tempfile()?;
+        file.set_len(LONG as u64)?;
+        let response = Response::file(file.try_clone()?)?;
+        file.set_len(0)?;
+        Ok(response)
+    };
+    let observed = Observed::start_site(site, |settings| settings);
+    let mut client = Http2Client::connect(&observed.running);
+    client.grants = false;
+    for _ in 0..5 {
+        let stream = client.get("/shorter");
+        assert_eq!(client.wait_for_reset(stream), ErrorCode::INTERNAL_ERROR);
+    }
+    let stream = client.get("/");
+    client.answer(stream).is(200, "whole");
+}
+
 #[test]
 fn streams_in_progress_are_counted() {
     let observed = Observed::start(|settings| settings);

@@ -44,7 +44,7 @@ fn a_stop_answers_what_is_on_its_way() {
 /// HAProxy fails the first request of a connection if GOAWAY comes before that request.
 #[test]
 fn a_new_connection_has_a_request_during_the_drain_delay() {
-    let site = CASE.site_with(|settings| settings.drain_delay(Duration::from_millis(600)));
+    let site = CASE.site_with(|settings| settings.drain_delay(Duration::from_secs(2)));
     let (status, addresses) = (site.running.status(), site.running.addresses().to_vec());
     let mut old = Http2Client::connect(&site.running);
     let stream = old.get("/");

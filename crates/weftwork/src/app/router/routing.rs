@@ -10,7 +10,7 @@ use crate::app::extract::IntoHandler;
 use crate::message::Handler;
 
 /// Handlers for the methods of one path, which [`Router::path`] adds. [`get`] and the other functions of this module begin one.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use]
 pub struct MethodRouter {
     /// `None` is any method.
@@ -41,7 +41,7 @@ macro_rules! methods {
         $(
             #[doc = concat!("Begins the handlers of a path with the one for ", $what, ".")]
             pub fn $name<M>(handler: impl IntoHandler<M>) -> MethodRouter {
-                MethodRouter::default().$name(handler)
+                MethodRouter { handlers: Vec::new() }.$name(handler)
             }
         )*
 
@@ -62,6 +62,8 @@ methods! {
     put, Some(Method::PUT), "PUT";
     patch, Some(Method::PATCH), "PATCH";
     delete, Some(Method::DELETE), "DELETE";
+    head, Some(Method::HEAD), "HEAD, used instead of the one for GET";
+    options, Some(Method::OPTIONS), "OPTIONS, used instead of the 204 with `Allow`";
     any, None, "every method that has no handler of its own";
 }
 

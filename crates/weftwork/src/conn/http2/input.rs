@@ -11,7 +11,7 @@ use weftwork_wire::{
 use super::request::prepare_connect;
 use super::stop::write_reset;
 use super::streams::{ResponsePart, StreamEntry};
-use super::{Http2Conn, OUTPUT_BYTES_MAX, Role};
+use super::{Http2Conn, Role, replies_max};
 use crate::conn::Conn;
 use crate::transport::context::Context;
 use crate::transport::deadlines::TimeoutKind;
@@ -67,7 +67,8 @@ impl Conn {
         let Role::Connection(mut http2) = std::mem::take(&mut self.role) else { return None };
         let mut buffers = self.buffers.take().unwrap_or_default();
         let mut request = pool.take();
-        let opened = http2.read_until_request(&mut buffers, &mut request, None, now, cx);
+        let replies = replies_max(&self.timer);
+        let opened = http2.read_until_request(&mut buffers, &mut request, None, replies, now, cx);
         let stream = match opened {
             Ok(None) => {
                 pool.give_back(request);
@@ -75,7 +76,9 @@ impl Conn {
             }
             Ok(Some(opened)) => {
                 // A request may be over before the connection waits. The time without requests begins again.
-                self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
+                if self.timer.kind != TimeoutKind::Write {
+                    self.timer = self.timer.then(TimeoutKind::Heartbeat, now);
+                }
                 let mut stream = self.open(&mut http2, &opened, request, now, cx);
                 if stream.http.wants_continue() && Http2::is_data(buffers.unread(), opened.stream) {
                     self.read_unasked(&mut http2, &mut buffers, (opened.stream, &mut stream), now, cx, pool);
@@ -112,7 +115,8 @@ impl Conn {
         pool: &mut BufferPool,
     ) {
         let mut unused = pool.take();
-        if let Err(fault) = http2.read_until_request(buffers, &mut unused, Some(id), now, cx) {
+        let replies = replies_max(&self.timer);
+        if let Err(fault) = http2.read_until_request(buffers, &mut unused, Some(id), replies, now, cx) {
             http2.fail(&fault, &mut buffers.output, cx);
             self.log_fault_of_http2(&fault, cx);
         }
@@ -167,18 +171,19 @@ impl Conn {
 }
 
 impl Http2Conn {
-    /// Reads frames up to the next request, or DATA `of` one stream.
+    /// Reads frames up to the next request, or DATA `of` one stream, while fewer bytes than `replies_max` wait for the client.
     fn read_until_request(
         &mut self,
         buffers: &mut Buffers,
         request: &mut Buffers,
         of: Option<u32>,
+        replies_max: usize,
         now: Tick,
         cx: &Context,
     ) -> Result<Option<Opened>, Http2Fault> {
         let Buffers { input, start, output, sent, .. } = buffers;
         let mut to = Replies { output, now, cx };
-        while to.output.len() - *sent < OUTPUT_BYTES_MAX {
+        while to.output.len() - *sent < replies_max {
             let bytes = &input[*start..];
             if of.is_some_and(|stream| !Http2::is_data(bytes, stream)) {
                 break;

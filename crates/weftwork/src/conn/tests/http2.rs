@@ -86,6 +86,7 @@ fn goes_on(bed: &mut Bed, conn: &mut Conn) -> bool {
                 Ok(_) => return true,
                 Err(_) => return false,
             },
+            Step::Stream => assert!(conn.read_frames(bed.now, &bed.cx, &mut bed.pool).is_none(), "a request"),
             Step::Close => return false,
             other => panic!("{other:?}"),
         }
@@ -163,4 +164,47 @@ fn a_feed_that_is_cut_is_cancelled() {
         Response::feed(feed)
     };
     assert_eq!(reset_of_a_stalled_response(&cut), (Tick(0), ErrorCode::CANCEL));
+}
+
+/// Frames of a client that does not read are neither kept nor taken without a limit, and give it no more time.
+#[test]
+fn a_client_that_does_not_read_may_not_send_for_long() {
+    let head = RequestHead {
+        method: &Method::GET,
+        scheme: Some("http"),
+        path: Some("/"),
+        authority: Some("a"),
+        protocol: None,
+        fields: &[],
+    };
+    let window = Http2Settings { window: 1 << 30, ..Http2Settings::default() };
+    let (mut bed, mut connection) = request(&head, &window);
+    let mut frames = Vec::new();
+    Http2::write_window_update(0, 1 << 30, &mut frames);
+    bed.send(&frames);
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    let wait = InVain { now: bed.now };
+    bed.call_with(&|_: &mut Request| Response::bytes(vec![b'x'; 8 << 20]), &wait);
+    let (ours, _) = UnixStream::pair().unwrap();
+    let spare = Conn::new(Stream::new(OwnedFd::from(ours)), None, bed.now, &bed.cx);
+    let mut request = std::mem::replace(&mut bed.conn, spare);
+    connection.note_ready(false);
+    // Until the kernel takes no more.
+    while !connection.awaits_output_space() {
+        goes_on(&mut bed, &mut request);
+        assert!(goes_on(&mut bed, &mut connection));
+    }
+    let due = connection.deadline(&bed.cx);
+    frames.clear();
+    (0..2000).for_each(|_| Http2::write_ping([0; 8], &mut frames));
+    for _ in 0..20 {
+        let _ = bed.peer.write(&frames);
+        bed.now = bed.now.after(Duration::from_millis(100));
+        connection.note_ready(false);
+        assert!(goes_on(&mut bed, &mut connection));
+        let buffers = connection.buffers.as_deref().unwrap();
+        let (kept, unsent) = (buffers.unread().len(), buffers.output.len() - buffers.sent);
+        assert!(kept < 64 << 10 && unsent < 80 << 10, "{kept} bytes are kept, and {unsent} are unsent");
+    }
+    assert_eq!(connection.deadline(&bed.cx), due);
 }

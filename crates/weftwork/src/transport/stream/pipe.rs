@@ -237,7 +237,9 @@ impl StreamPipe {
         let mut flow = lock(&self.flow);
         match &mut flow.observed {
             Some(response) => response.note_error(why),
-            None => flow.error = Some(why),
+            None => {
+                flow.error.get_or_insert(why);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Buf;
 use weftwork_wire::{Budget, ErrorCode, Http2, Segment, Window};
 
-use crate::conn::http2::OUTPUT_BYTES_MAX;
+use crate::conn::http2::FRAMES_BYTES_MAX;
 use crate::conn::http2::stop::write_reset;
 use crate::conn::http2::streams::{ResponsePart, StreamEntry};
 use crate::conn::io::read_file;
@@ -23,6 +23,7 @@ use crate::transport::stream::{StreamPipe, StreamState};
 const FRAME_HEADER_BYTES: usize = 9;
 /// Content of a DATA frame, which with its header fills a TLS record.
 pub(super) const DATA_BYTES_MAX: u32 = (16 << 10) - FRAME_HEADER_BYTES as u32;
+
 /// The end of the connection that frames are written to.
 pub(super) struct Sink<'a> {
     pub(super) output: &'a mut Vec<u8>,
@@ -42,7 +43,7 @@ impl Sink<'_> {
     /// Returns how many bytes of content still fit, with the header of their frame. A limit that is kept exactly fills whole TLS
     /// records, so that no small record costs a call of its own.
     fn space(&self) -> usize {
-        OUTPUT_BYTES_MAX.saturating_sub(self.output.len() + FRAME_HEADER_BYTES)
+        FRAMES_BYTES_MAX.saturating_sub(self.output.len() + FRAME_HEADER_BYTES)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -214,10 +215,6 @@ impl StreamEntry {
         let end =
             Segment::read(&bytes[of_bytes..]).filter(|(_, next)| is_last && !ends && *next == Segment::End);
         let has_ended = is_last && (ends || end.is_some());
-        // They were just compared.
-        let _ = sink.window.take(len as u32, 0);
-        let _ = self.send_window.take(len as u32, self.id);
-        sink.budget.note_data(len, (len as u64) < available.min(u64::from(sink.frame_bytes_max)));
         let start = sink.output.len();
         sink.data(self.id, len, has_ended);
         if of_bytes > 0 {
@@ -230,6 +227,11 @@ impl StreamEntry {
             self.pipe.drop_parts(tail.drain(..));
             return None;
         }
+        // They were just compared.
+        let _ = sink.window.take(len as u32, 0);
+        let _ = self.send_window.take(len as u32, self.id);
+        let is_cut = u64::from(window) < available.min(u64::from(sink.frame_bytes_max));
+        sink.budget.note_data(len, is_cut);
         self.response = match (is_last, has_ended) {
             (_, true) => ResponsePart::Ended,
             (true, false) => ResponsePart::Between,

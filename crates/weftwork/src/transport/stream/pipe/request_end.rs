@@ -13,7 +13,6 @@ use crate::message::{BodyPart, WakeConn};
 use crate::transport::stream::Duplex;
 use crate::transport::wake_pipe::WakePipe;
 
-/// The other functions are those of [`Duplex`].
 impl StreamPipe {
     /// Wakes the owner of the request at the next change. Returns false if the request can go on already, in a direction
     /// that it waits for.
@@ -49,11 +48,12 @@ impl StreamPipe {
     pub(crate) fn observe(&self, response: UnsentResponse, unsent: u64) {
         let mut response = Box::new(response);
         let mut flow = lock(&self.flow);
+        if let Some(why) = flow.error {
+            response.note_error(why);
+        }
         if flow.is_reset {
-            let why = flow.error;
             // The observers are told without the lock.
             drop(flow);
-            why.into_iter().for_each(|why| response.note_error(why));
             return response.note_unsent(unsent);
         }
         flow.observed = Some(response);
