@@ -58,8 +58,15 @@ fn the_side_listener_has_the_metrics() {
     let mut admin = Client::connect(line.trim_end_matches('/'));
     assert_eq!(weft.connect().ask("GET /metrics").status, 404);
     assert_eq!((admin.ask("GET /health").text(), admin.ask("GET /ready").text()), ("OK", "ready\n"));
-    let page = admin.ask("GET /metrics");
-    assert!(page.text().contains("http_response_status_code=\"404\""), "{}", page.text());
+    // The record may follow the response.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        let page = admin.ask("GET /metrics");
+        if page.text().contains("http_response_status_code=\"404\"") {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{}", page.text());
+    }
     assert_eq!(admin.ask("GET /").status, 404);
 }
 
