@@ -16,6 +16,15 @@ impl WakeConn for NoLoop {
     fn wake(&self, _: usize) {}
 }
 
+const GET: RequestHead<'static> = RequestHead {
+    method: &Method::GET,
+    scheme: Some("http"),
+    path: Some("/"),
+    authority: Some("a"),
+    protocol: None,
+    fields: &[],
+};
+
 /// Returns a bed for the only request, and its connection.
 fn request(head: &RequestHead<'_>, settings: &Http2Settings) -> (Bed, Box<Conn>) {
     // No PING, because nobody answers it.
@@ -75,6 +84,13 @@ impl IoWait for Passes {
     }
 }
 
+/// Takes the request out of its bed.
+fn take_request(bed: &mut Bed) -> Box<Conn> {
+    let (ours, _) = UnixStream::pair().unwrap();
+    let spare = Conn::new(Stream::new(OwnedFd::from(ours)), None, bed.now, &bed.cx);
+    std::mem::replace(&mut bed.conn, spare)
+}
+
 /// Makes the steps of a connection or of a request. Returns false if it has ended.
 fn goes_on(bed: &mut Bed, conn: &mut Conn) -> bool {
     loop {
@@ -95,20 +111,10 @@ fn goes_on(bed: &mut Bed, conn: &mut Conn) -> bool {
 
 /// Gives the only request to `handler`, whose client opens no window. Returns when its stream is reset, and how.
 fn reset_of_a_stalled_response(handler: &dyn Handler) -> (Tick, ErrorCode) {
-    let head = RequestHead {
-        method: &Method::GET,
-        scheme: Some("http"),
-        path: Some("/"),
-        authority: Some("a"),
-        protocol: None,
-        fields: &[],
-    };
-    let (mut bed, mut connection) = request(&head, &Http2Settings { window: 0, ..Http2Settings::default() });
+    let (mut bed, mut connection) = request(&GET, &Http2Settings { window: 0, ..Http2Settings::default() });
     assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
     bed.call_with(handler, &Passes(Cell::new(bed.now)));
-    let (ours, _) = UnixStream::pair().unwrap();
-    let spare = Conn::new(Stream::new(OwnedFd::from(ours)), None, bed.now, &bed.cx);
-    let mut request = Some(std::mem::replace(&mut bed.conn, spare));
+    let mut request = Some(take_request(&mut bed));
     let (mut frames, mut part) = (Vec::new(), [0; 4096]);
     loop {
         request = request.take().and_then(|mut conn| goes_on(&mut bed, &mut conn).then_some(conn));
@@ -169,25 +175,15 @@ fn a_feed_that_is_cut_is_cancelled() {
 /// Frames of a client that does not read are neither kept nor taken without a limit, and give it no more time.
 #[test]
 fn a_client_that_does_not_read_may_not_send_for_long() {
-    let head = RequestHead {
-        method: &Method::GET,
-        scheme: Some("http"),
-        path: Some("/"),
-        authority: Some("a"),
-        protocol: None,
-        fields: &[],
-    };
     let window = Http2Settings { window: 1 << 30, ..Http2Settings::default() };
-    let (mut bed, mut connection) = request(&head, &window);
+    let (mut bed, mut connection) = request(&GET, &window);
     let mut frames = Vec::new();
     Http2::write_window_update(0, 1 << 30, &mut frames);
     bed.send(&frames);
     assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
     let wait = InVain { now: bed.now };
     bed.call_with(&|_: &mut Request| Response::bytes(vec![b'x'; 8 << 20]), &wait);
-    let (ours, _) = UnixStream::pair().unwrap();
-    let spare = Conn::new(Stream::new(OwnedFd::from(ours)), None, bed.now, &bed.cx);
-    let mut request = std::mem::replace(&mut bed.conn, spare);
+    let mut request = take_request(&mut bed);
     connection.note_ready(false);
     // Until the kernel takes no more.
     while !connection.awaits_output_space() {
