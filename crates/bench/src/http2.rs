@@ -72,14 +72,14 @@ const LOADS: &[Load] = &[
     load("16k", &[("/16k.bin", 1)], [8, 8, 40_000]),
     load("1m", &[("/1m.bin", 1)], [8, 4, 1_000]),
     Load { is_upload: true, ..load("upload-1m", &[("/echo", 1)], [4, 2, 400]) },
-    load("quick", &[("/slow?ms=0", 1)], [16, 32, 50_000]),
+    load("quick", &[("/slow?ms=0", 1)], [16, 32, 200_000]),
     Load {
         compared_with: Some("16x32"),
-        ..load("blocks", &[("/health", 99), ("/slow?ms=1&accepted=true", 1)], [16, 32, 50_000])
+        ..load("blocks", &[("/health", 99), ("/slow?ms=1&accepted=true", 1)], [16, 32, 200_000])
     },
     Load {
         compared_with: Some("quick"),
-        ..load("blocks-same-route", &[("/slow?ms=0", 99), ("/slow?ms=1&accepted=true", 1)], [16, 32, 50_000])
+        ..load("blocks-same-route", &[("/slow?ms=0", 99), ("/slow?ms=1&accepted=true", 1)], [16, 32, 200_000])
     },
     // One request blocks most of the time, beside 99 quick ones.
     Load {

@@ -210,6 +210,18 @@ fn a_handler_that_blocks_after_a_long_calm_loses_the_loop() {
     engine.close();
 }
 
+#[test]
+fn a_close_check_takes_the_loop_from_a_call_that_goes_on() {
+    let (engine, mut loops) = TestEngine::empty(slow);
+    let cell = &engine.shared.cells[0];
+    assert!(!engine.shared.look_closely(), "no call has the loop");
+    let ticket = cell.release(Box::new(loops.remove(0)));
+    assert!(engine.shared.look_closely());
+    assert!(cell.reacquire(ticket).is_none());
+    assert_eq!(engine.stats().loops_retaken, 1);
+    engine.close();
+}
+
 /// `/gate` is marked as blocking, and all other paths as quick, no matter how slow the machine is.
 struct GateBlocks<H>(H);
 
