@@ -110,6 +110,11 @@ impl GuardedExtensions {
     pub(crate) fn take(&mut self) -> Extensions {
         self.0.take().map(|values| *values).unwrap_or_default()
     }
+
+    /// Removes a value, without making a map.
+    pub(crate) fn remove<T: Send + Sync + 'static>(&mut self) -> Option<T> {
+        self.0.as_mut()?.remove()
+    }
 }
 
 impl Deref for GuardedExtensions {
