@@ -3,7 +3,7 @@
 /// Words of each page at most, counted as `wc -w` counts.
 pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 2000),
-    ("CHANGELOG.md", 1665),
+    ("CHANGELOG.md", 1700),
     ("CONTRIBUTING.md", 950),
     ("README.md", 800),
     ("SECURITY.md", 430),
