@@ -16,7 +16,9 @@ pub(crate) fn take_head(req: &mut Request<'_>) -> Result<http::Request<()>, Prob
     *head.uri_mut() = uri;
     *head.version_mut() = req.version();
     *head.headers_mut() = headers_of(req);
-    *head.extensions_mut() = std::mem::take(req.extensions_mut());
+    if !req.extensions().is_empty() {
+        *head.extensions_mut() = std::mem::take(req.extensions_mut());
+    }
     Ok(head)
 }
 

@@ -49,11 +49,11 @@ impl Response {
         F: Future + Send + 'static,
         F::Output: IntoResponse,
     {
-        let problem =
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
-        let otherwise =
-            move || problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        when(future, None, otherwise)
+        when(future, None, || {
+            let problem =
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
+            problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        })
     }
 
     /// Returns the response of a future as [`when`](Response::when) does, or `otherwise` after `timeout`.
