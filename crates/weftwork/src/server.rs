@@ -349,6 +349,7 @@ impl Running {
         mut must_end: impl FnMut() -> bool,
     ) -> ShutdownReport {
         self.stopped = true;
+        let open_before = self.open();
         self.announce_stop();
         let stop_started = Instant::now();
         let mut ended_early = false;
@@ -369,7 +370,8 @@ impl Running {
             self.handle.clone().accept_pending();
         }
         let begun = Instant::now();
-        let open = self.open();
+        // A connection may have ended since the announcement, and another one may have come.
+        let open = self.open().max(open_before);
         self.cx.begin_drain(deadline);
         self.handle.wake();
         while self.may_have_clients() && begun.elapsed() < deadline && !ended_early {

@@ -111,18 +111,17 @@ pub(crate) fn terminal() -> (OwnedFd, File) {
 #[test]
 fn a_hangup_ends_the_process_once_its_terminal_has_gone() {
     let (master, slave) = terminal();
-    let mut weft = command("--port 0", &[]);
+    let mut weft = command("--port 0 --drain-idle-timeout 60s", &[]);
     weft.stdout(Stdio::piped()).stderr(Stdio::from(slave));
     let weft = Weft::start_with_stderr_set(weft);
     weft.signal("-HUP");
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(weft.connect().ask("GET /health").status, 200, "the terminal is there");
     let mut client = weft.connect();
-    client.send(b"GET /slow?ms=300 HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert_eq!(client.ask("GET /health").status, 200, "the terminal is there");
     drop(master);
     weft.signal("-HUP");
-    let answer = client.answer(false);
-    assert_eq!((answer.status, answer.field("connection")), (200, Some("close")), "it ends in good order");
+    let mut closes = || client.ask("GET /health").field("connection") == Some("close");
+    assert!((0..100_000).any(|_| closes()), "it ends in good order");
     let (code, out, _) = weft.end();
     assert!(code == Some(0) && out.contains("stopped in "), "{code:?} {out}");
 }

@@ -16,6 +16,8 @@ const PROVEN: u8 = 0;
 const UNKNOWN: u8 = 16;
 /// Counter value from which a route is predicted to block.
 const BLOCKS: u8 = UNKNOWN + 4;
+/// What a stuck call of a route counts that is not known to be quick.
+const STUCK: u8 = (BLOCKS - UNKNOWN) / 2;
 /// Maximum of a counter. It limits the number of quick calls after which a route is no longer predicted to block.
 const MOST: u8 = UNKNOWN + 12;
 
@@ -46,10 +48,16 @@ impl BlockingPredictor {
         }
     }
 
-    /// Records a call from which the loop was retaken. The call blocked, or the machine was busy. Two such calls
-    /// predict that the route blocks.
+    /// Records a call from which the loop was retaken. The call blocked, or the machine was busy. Two such calls of an
+    /// unknown route predict that the route blocks. A route that was quick loses half of what its quick calls have earned.
     pub(super) fn record_stuck(&self, route: u64) {
-        self.count_up(route, (BLOCKS - UNKNOWN) / 2);
+        let counter = self.counter(route);
+        let score = counter.load(Ordering::Relaxed);
+        let score = match score < UNKNOWN {
+            true => (score + UNKNOWN / 2).min(UNKNOWN + STUCK),
+            false => (score + STUCK).min(MOST),
+        };
+        counter.store(score, Ordering::Relaxed);
     }
 
     fn count_up(&self, route: u64, by: u8) {
@@ -127,7 +135,26 @@ mod tests {
             assert!(predictor.was_quick(ROUTE));
         }
         assert!(predictor.is_proven_quick(ROUTE));
+    }
+
+    /// A quick call may lose its core.
+    #[test]
+    fn one_stuck_call_of_a_proven_route_does_not_make_it_unknown() {
+        let predictor = BlockingPredictor::new();
+        (0..UNKNOWN).for_each(|_| predictor.record_quick(ROUTE));
         predictor.record_stuck(ROUTE);
-        assert!(!predictor.is_proven_quick(ROUTE) && !predictor.was_quick(ROUTE));
+        assert!(!predictor.is_proven_quick(ROUTE) && predictor.was_quick(ROUTE));
+        predictor.record_stuck(ROUTE);
+        assert!(!predictor.was_quick(ROUTE) && !predictor.predicts_blocking(ROUTE));
+        (0..2).for_each(|_| predictor.record_stuck(ROUTE));
+        assert!(predictor.predicts_blocking(ROUTE));
+    }
+
+    #[test]
+    fn a_stuck_call_after_one_quick_call_is_no_prediction() {
+        let predictor = BlockingPredictor::new();
+        predictor.record_quick(ROUTE);
+        predictor.record_stuck(ROUTE);
+        assert!(!predictor.predicts_blocking(ROUTE));
     }
 }
