@@ -49,13 +49,14 @@ impl BlockingPredictor {
     }
 
     /// Records a call from which the loop was retaken. The call blocked, or the machine was busy. Two such calls of an
-    /// unknown route predict that the route blocks. A route that was quick loses half of what its quick calls have earned.
-    pub(super) fn record_stuck(&self, route: u64) {
+    /// unknown route predict that the route blocks. A proven route needs two to become unknown, except if no thread is free.
+    /// The next call could then keep the loop.
+    pub(super) fn record_stuck(&self, route: u64, has_thread: bool) {
         let counter = self.counter(route);
         let score = counter.load(Ordering::Relaxed);
-        let score = match score < UNKNOWN {
+        let score = match score < UNKNOWN && has_thread {
             true => (score + UNKNOWN / 2).min(UNKNOWN + STUCK),
-            false => (score + STUCK).min(MOST),
+            false => (score.max(UNKNOWN) + STUCK).min(MOST),
         };
         counter.store(score, Ordering::Relaxed);
     }
@@ -98,9 +99,9 @@ mod tests {
     #[test]
     fn one_stuck_call_is_chance_and_two_are_a_prediction() {
         let predictor = BlockingPredictor::new();
-        predictor.record_stuck(ROUTE);
+        predictor.record_stuck(ROUTE, true);
         assert!(!predictor.predicts_blocking(ROUTE));
-        predictor.record_stuck(ROUTE);
+        predictor.record_stuck(ROUTE, true);
         assert!(predictor.predicts_blocking(ROUTE));
         assert!(!predictor.predicts_blocking(!ROUTE));
     }
@@ -142,19 +143,27 @@ mod tests {
     fn one_stuck_call_of_a_proven_route_does_not_make_it_unknown() {
         let predictor = BlockingPredictor::new();
         (0..UNKNOWN).for_each(|_| predictor.record_quick(ROUTE));
-        predictor.record_stuck(ROUTE);
+        predictor.record_stuck(ROUTE, true);
         assert!(!predictor.is_proven_quick(ROUTE) && predictor.was_quick(ROUTE));
-        predictor.record_stuck(ROUTE);
+        predictor.record_stuck(ROUTE, true);
         assert!(!predictor.was_quick(ROUTE) && !predictor.predicts_blocking(ROUTE));
-        (0..2).for_each(|_| predictor.record_stuck(ROUTE));
+        (0..2).for_each(|_| predictor.record_stuck(ROUTE, true));
         assert!(predictor.predicts_blocking(ROUTE));
+    }
+
+    #[test]
+    fn without_a_free_thread_one_stuck_call_makes_it_unknown() {
+        let predictor = BlockingPredictor::new();
+        (0..UNKNOWN).for_each(|_| predictor.record_quick(ROUTE));
+        predictor.record_stuck(ROUTE, false);
+        assert!(!predictor.was_quick(ROUTE) && !predictor.predicts_blocking(ROUTE));
     }
 
     #[test]
     fn a_stuck_call_after_one_quick_call_is_no_prediction() {
         let predictor = BlockingPredictor::new();
         predictor.record_quick(ROUTE);
-        predictor.record_stuck(ROUTE);
+        predictor.record_stuck(ROUTE, true);
         assert!(!predictor.predicts_blocking(ROUTE));
     }
 }

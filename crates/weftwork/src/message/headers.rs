@@ -67,7 +67,9 @@ where
 /// Joins the values of two responses. A problem is that of the first one, which is sent.
 fn joined(mut own: GuardedExtensions, mut others: GuardedExtensions) -> GuardedExtensions {
     others.remove::<Problem>();
-    others.extend(own.take());
+    if !own.is_empty() {
+        others.extend(own.take());
+    }
     others
 }
 

@@ -224,7 +224,7 @@ impl Shared {
     pub(super) fn hand_off(self: &Arc<Shared>, mut lp: Box<EventLoop>) {
         // Learned at once, and not when the call returns: until then there may be many more.
         if let Some(route) = lp.route.take() {
-            self.predictor.record_stuck(route);
+            self.predictor.record_stuck(route, self.pool.has_thread());
         }
         let (now, had_reserve) = (lp.now(), std::mem::take(&mut lp.has_reserve));
         if !self.pool.has_thread_in_front(had_reserve) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::engine::log_caught_panic;
+use crate::engine::predictor::QUICK;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::events::Event;
@@ -19,12 +20,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// by at most 5 ms instead of 2 ms.
 const CALM_TICK: Duration = Duration::from_millis(4);
 const CALM_LOOKS: u32 = 50;
-/// Time between two close checks. The kernel adds 50 us, so a call that two of them meet is not [`QUICK`]. With 512 streams
-/// of HTTP/2 on a route of which one call in 100 blocks for 1 ms, that gives 3 times the requests/s of [`TICK`]. Go's
-/// monitor begins with the same 20 us.
-///
-/// [`QUICK`]: crate::engine::predictor::QUICK
-const CLOSE_TICK: Duration = Duration::from_micros(20);
+/// Time between two close checks, to which the kernel adds up to 50 us. With 512 streams of HTTP/2 on a route of which one
+/// call in 100 blocks for 1 ms, that gives 3 times the requests/s of [`TICK`]. Go's monitor begins with 20 us.
+const CLOSE_TICK: Duration = Duration::from_micros(25);
 /// Number of checks after a loop was retaken that are followed by close checks.
 const CLOSE_LOOKS: u32 = 20;
 /// Number of checks in a row after which a lent loop counts as stuck although its calls end in between. Such calls
@@ -44,12 +42,12 @@ const EVICT_TICK: Duration = Duration::from_millis(100);
 const LAST_LOOKS: Duration = Duration::from_secs(1);
 
 /// The results of earlier checks.
-struct Looks {
+pub(super) struct Looks {
     cells: Vec<CellLook>,
     /// Checks in a row that have found nothing to do.
     calm: u32,
     /// Number of checks that close checks still follow.
-    close: u32,
+    pub(super) close: u32,
     /// Checks in a row at which requests waited for a thread.
     short: u32,
     /// Checks in a row at which no loop was active.
@@ -113,17 +111,15 @@ impl Shared {
     }
 
     fn monitor(self: &Arc<Shared>) {
-        let now = self.cx.clock.now();
-        let cells = self.cells.iter().map(|cell| CellLook { epoch: cell.epoch(), lent: 0 }).collect();
-        let (calm, close, short, quiet) = (0, 0, 0, 0);
-        let mut looks = Looks { cells, calm, close, short, quiet, evicted: now, cpu: CpuLook::new() };
+        let mut looks = self.first_looks();
         while self.cx.stage() != Stage::Closing {
             self.look(&mut looks);
             if looks.quiet > CALM_LOOKS && self.sleep_until_busy() {
                 (looks.quiet, looks.calm) = (0, 0);
             }
-            if looks.close > 0 {
-                looks.close = if self.look_closely() { CLOSE_LOOKS } else { looks.close - 1 };
+            // Without a free thread, a quick call that loses its core for a moment should keep its loop.
+            if looks.close > 0 && self.pool.has_thread() {
+                self.look_closely(&mut looks);
                 continue;
             }
             let is_lent = looks.cells.iter().any(|cell| cell.lent > 0);
@@ -132,24 +128,37 @@ impl Shared {
         self.last_looks();
     }
 
-    /// Retakes loops from calls that are not quick, for one [`TICK`]. Returns whether a loop was retaken.
-    pub(super) fn look_closely(self: &Arc<Shared>) -> bool {
-        let until = Instant::now() + TICK;
-        let mut found = false;
-        let mut seen: Vec<u64> = self.cells.iter().map(|cell| cell.epoch()).collect();
-        while Instant::now() < until {
-            std::thread::sleep(CLOSE_TICK);
-            for (index, seen) in seen.iter_mut().enumerate() {
-                let epoch = self.cells[index].epoch();
-                let is_same_call = epoch % 2 == 1 && epoch == *seen;
-                found |= is_same_call && self.retake(index);
-                *seen = epoch;
-            }
-        }
-        found
+    pub(super) fn first_looks(&self) -> Looks {
+        let cells = self.cells.iter().map(|cell| CellLook { epoch: cell.epoch(), lent: 0 }).collect();
+        let (calm, close, short, quiet) = (0, 0, 0, 0);
+        Looks { cells, calm, close, short, quiet, evicted: self.cx.clock.now(), cpu: CpuLook::new() }
     }
 
-    fn look(self: &Arc<Shared>, looks: &mut Looks) {
+    /// Retakes loops from calls that are not [`QUICK`], for one [`TICK`].
+    pub(super) fn look_closely(self: &Arc<Shared>, looks: &mut Looks) {
+        looks.close = looks.close.saturating_sub(1);
+        let begun = Instant::now();
+        let mut seen: Vec<(u64, Instant)> = self.cells.iter().map(|cell| (cell.epoch(), begun)).collect();
+        loop {
+            std::thread::sleep(CLOSE_TICK);
+            let now = Instant::now();
+            for (index, seen) in seen.iter_mut().enumerate() {
+                let epoch = self.cells[index].epoch();
+                if epoch != seen.0 {
+                    *seen = (epoch, now);
+                } else if epoch % 2 == 1 && now - seen.1 >= QUICK && self.retake(index) {
+                    // The next call has just begun when it is met first.
+                    looks.cells[index] = CellLook { epoch: epoch + 1, lent: 0 };
+                    (looks.close, looks.calm) = (CLOSE_LOOKS, 0);
+                }
+            }
+            if now - begun >= TICK {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn look(self: &Arc<Shared>, looks: &mut Looks) {
         let (mut moved, mut found) = (false, false);
         for (index, seen) in looks.cells.iter_mut().enumerate() {
             let epoch = self.cells[index].epoch();

@@ -211,14 +211,24 @@ fn a_handler_that_blocks_after_a_long_calm_loses_the_loop() {
 }
 
 #[test]
-fn a_close_check_takes_the_loop_from_a_call_that_goes_on() {
+fn close_checks_take_the_loop_from_a_call_that_goes_on() {
     let (engine, mut loops) = TestEngine::empty(slow);
-    let cell = &engine.shared.cells[0];
-    assert!(!engine.shared.look_closely(), "no call has the loop");
+    let (cell, mut looks) = (&engine.shared.cells[0], engine.shared.first_looks());
+    engine.shared.look_closely(&mut looks);
+    assert_eq!((looks.close, engine.stats().loops_retaken), (0, 0), "no call has the loop");
     let ticket = cell.release(Box::new(loops.remove(0)));
-    assert!(engine.shared.look_closely());
-    assert!(cell.reacquire(ticket).is_none());
-    assert_eq!(engine.stats().loops_retaken, 1);
+    engine.shared.look_closely(&mut looks);
+    assert!(looks.close > 0 && cell.reacquire(ticket).is_none());
+    engine.close();
+}
+
+#[test]
+fn close_checks_follow_a_check_that_has_retaken_a_loop() {
+    let (engine, mut loops) = TestEngine::empty(slow);
+    let _ticket = engine.shared.cells[0].release(Box::new(loops.remove(0)));
+    let mut looks = engine.shared.first_looks();
+    engine.shared.look(&mut looks);
+    assert!(looks.close > 0 && engine.stats().loops_retaken == 1);
     engine.close();
 }
 
