@@ -118,10 +118,17 @@ fn a_hangup_ends_the_process_once_its_terminal_has_gone() {
     std::thread::sleep(Duration::from_millis(20));
     let mut client = weft.connect();
     assert_eq!(client.ask("GET /health").status, 200, "the terminal is there");
+    let mut in_flight = weft.connect();
+    in_flight.send(b"GET /slow?ms=300 HTTP/1.1\r\nHost: here\r\n\r\n");
     drop(master);
     weft.signal("-HUP");
-    let mut closes = || client.ask("GET /health").field("connection") == Some("close");
+    let mut closes = || {
+        let answer = client.ask("GET /health");
+        assert_eq!(answer.status, 200);
+        answer.field("connection") == Some("close")
+    };
     assert!((0..100_000).any(|_| closes()), "it ends in good order");
+    assert_eq!(in_flight.answer(false).status, 200, "it ends in good order");
     let (code, out, _) = weft.end();
     assert!(code == Some(0) && out.contains("stopped in "), "{code:?} {out}");
 }

@@ -54,11 +54,10 @@ impl BlockingPredictor {
     pub(super) fn record_stuck(&self, route: u64, has_thread: bool) {
         let counter = self.counter(route);
         let score = counter.load(Ordering::Relaxed);
-        let score = match score < UNKNOWN && has_thread {
-            true => (score + UNKNOWN / 2).min(UNKNOWN + STUCK),
-            false => (score.max(UNKNOWN) + STUCK).min(MOST),
-        };
-        counter.store(score, Ordering::Relaxed);
+        match score < UNKNOWN && has_thread {
+            true => counter.store((score + UNKNOWN / 2).min(UNKNOWN + STUCK), Ordering::Relaxed),
+            false => self.count_up(route, STUCK),
+        }
     }
 
     fn count_up(&self, route: u64, by: u8) {
