@@ -1,21 +1,28 @@
 //! The same axum app on hyper and on Weftwork: `cargo bench --manifest-path interop/Cargo.toml`.
 //!
-//! - CPU a request. 64 clients ask for two seconds.
-//! - Memory of 10,000 connections that are idle, and of 10,000 whose future is pending. It needs `ulimit -n 10100`.
+//! - CPU a request, and requests a second. 64 clients ask for two seconds. Medians of three rounds.
+//! - CPU an event of a stream that 10,000 clients read.
+//! - Memory of 10,000 connections that are idle, and of 10,000 whose future is pending.
 //! - Latency of 64 quick clients, alone and beside 8 futures whose polls block for 100 ms.
 //!
-//! Each server is a process with one core (by `taskset`), one loop or one runtime thread.
+//! Each server is a process with one core (by `taskset`), one loop or one runtime thread. The clients have the other cores.
+//! 10,000 clients need `ulimit -n 10100`.
 
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use axum::Router;
+use axum::extract::Query;
+use axum::response::sse::{Event, Sse};
 use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::stream;
+use tokio::sync::broadcast;
 use weftwork::Server;
 use weftwork_tower::serve_tower;
 
@@ -25,18 +32,44 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(2);
 /// Ticks of /proc/PID/stat a second. Linux has no other value for programs (proc(5)).
 const TICKS: f64 = 100.0;
-/// Name, path, and whether each request has a connection of its own.
-const CASES: [(&str, &str, bool); 3] =
-    [("kept", "/", false), ("closed", "/", true), ("pending 1 ms", "/sleep", false)];
+const ROUNDS: usize = 3;
+const CASES: [Case; 5] = [
+    Case { name: "kept", path: "/", end: "hello\n", closes: false },
+    Case { name: "closed", path: "/", end: "hello\n", closes: true },
+    Case { name: "JSON", path: "/json", end: "\"}", closes: false },
+    Case { name: "pending 1 ms", path: "/sleep", end: "slept\n", closes: false },
+    Case { name: "blocked 1 ms", path: "/block?ms=1", end: "blocked\n", closes: false },
+];
+/// Events that each client of a stream reads.
+const EVENTS: usize = 20;
 
 /// Connections of which the memory is measured.
 const HELD: usize = 10_000;
-/// Clients whose futures block in their polls, and for how long.
+/// Clients whose futures block in their polls.
 const BLOCKERS: usize = 8;
-const BLOCK: Duration = Duration::from_millis(100);
 
 /// Futures that are pending for ever.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
+
+struct Case {
+    name: &'static str,
+    path: &'static str,
+    /// What the answer ends with.
+    end: &'static str,
+    /// Whether each request has a connection of its own.
+    closes: bool,
+}
+
+impl Case {
+    fn field(&self) -> &str {
+        if self.closes { "Connection: close\r\n" } else { "" }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Time {
+    ms: u64,
+}
 
 fn app() -> Router {
     let sleep = || async {
@@ -47,16 +80,32 @@ fn app() -> Router {
         PENDING.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<&str>().await
     };
-    let block = || async {
-        thread::sleep(BLOCK);
+    let block = |Query(time): Query<Time>| async move {
+        thread::sleep(Duration::from_millis(time.ms));
         "blocked\n"
+    };
+    let (publisher, _) = broadcast::channel(EVENTS);
+    let subscriber = publisher.clone();
+    let events = || async move {
+        let next = |mut events: broadcast::Receiver<&'static str>| async {
+            let text = events.recv().await.ok()?;
+            Some((Ok::<_, Infallible>(Event::default().data(text)), events))
+        };
+        Sse::new(stream::unfold(subscriber.subscribe(), next))
+    };
+    let publish = || async move {
+        publisher.send("news").unwrap();
+        "published\n"
     };
     Router::new()
         .route("/", get(|| async { "hello\n" }))
+        .route("/json", get(|| async { Json(serde_json::json!({ "message": "hello" })) }))
         .route("/sleep", get(sleep))
         .route("/pending", get(pending))
-        .route("/count", get(|| async { format!("{}\n", PENDING.load(Ordering::Relaxed)) }))
+        .route("/count", get(|| async { format!("{} pending\n", PENDING.load(Ordering::Relaxed)) }))
         .route("/block", get(block))
+        .route("/events", get(events))
+        .route("/publish", get(publish))
 }
 
 fn serve(subject: &str) {
@@ -107,50 +156,78 @@ fn send(mut client: &TcpStream, path: &str, field: &str) {
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{field}\r\n").as_bytes()).unwrap();
 }
 
-/// Returns the last line of the answer. Both servers send a small answer as a whole, with its length.
-fn receive(mut client: &TcpStream) -> String {
+/// Reads an answer, or a part of one, that ends so.
+fn receive(mut client: &TcpStream, end: &str) -> String {
     let (mut bytes, mut length) = ([0; 1024], 0);
-    while !bytes[..length].ends_with(b"\n") || bytes[..length].ends_with(b"\r\n") {
+    while !bytes[..length].ends_with(end.as_bytes()) {
         match client.read(&mut bytes[length..]).unwrap() {
             0 => panic!("the connection ended early"),
             count => length += count,
         }
     }
-    String::from_utf8_lossy(&bytes[..length]).lines().last().unwrap_or_default().to_owned()
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
-/// Asks until the end, on one connection or on one for each request.
-fn ask(address: SocketAddr, path: &str, closes: bool, is_over: &AtomicBool, mut note: impl FnMut(Duration)) {
-    let field = if closes { "Connection: close\r\n" } else { "" };
-    let mut kept = None;
+/// Asks until the end on one connection.
+fn ask(address: SocketAddr, path: &str, end: &str, is_over: &AtomicBool, mut note: impl FnMut(Duration)) {
+    let client = connect(address);
     while !is_over.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        let client = kept.take().unwrap_or_else(|| connect(address));
-        send(&client, path, field);
-        receive(&client);
+        send(&client, path, "");
+        receive(&client, end);
         note(begun.elapsed());
-        kept = (!closes).then_some(client);
     }
 }
 
-fn measure(subject: &str, path: &str, closes: bool) -> f64 {
+/// Returns the CPU of a request in microseconds, and the requests a second.
+fn measure(subject: &str, case: &Case) -> [f64; 2] {
     let (mut server, address) = start(subject);
-    let (answers, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let cost = thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                ask(address, path, closes, &is_over, |_| {
-                    answers.fetch_add(1, Ordering::Relaxed);
-                });
-            });
+    let ask = || {
+        let client = connect(address);
+        send(&client, case.path, case.field());
+        client
+    };
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| ask()).collect();
+    // One thread serves all clients, so its core is not the limit.
+    let mut count_for = |time| {
+        let (begun, mut count) = (Instant::now(), 0);
+        while begun.elapsed() < time {
+            for client in &mut clients {
+                receive(client, case.end);
+                if case.closes {
+                    *client = ask();
+                } else {
+                    send(client, case.path, case.field());
+                }
+            }
+            count += CLIENTS;
         }
-        thread::sleep(WARM_UP);
-        let (cpu, count) = (cpu_seconds(&server), answers.load(Ordering::Relaxed));
-        thread::sleep(TIME);
-        let cost = (cpu_seconds(&server) - cpu) / (answers.load(Ordering::Relaxed) - count) as f64;
-        is_over.store(true, Ordering::Relaxed);
-        cost
-    });
+        count as f64 / begun.elapsed().as_secs_f64()
+    };
+    count_for(WARM_UP);
+    let (begun, cpu) = (Instant::now(), cpu_seconds(&server));
+    let rate = count_for(TIME);
+    let busy = (cpu_seconds(&server) - cpu) / begun.elapsed().as_secs_f64();
+    stop(&mut server);
+    [busy / rate * 1e6, rate]
+}
+
+/// Returns the CPU in microseconds of an event that each of many clients gets.
+fn events(subject: &str) -> f64 {
+    let (mut server, address) = start(subject);
+    let publisher = connect(address);
+    let clients: Vec<_> = (0..HELD).map(|_| connect(address)).collect();
+    for client in &clients {
+        send(client, "/events", "");
+        receive(client, "\r\n\r\n");
+    }
+    let cpu = cpu_seconds(&server);
+    for _ in 0..EVENTS {
+        send(&publisher, "/publish", "");
+        receive(&publisher, "published\n");
+        clients.iter().for_each(|client| drop(receive(client, "\n\n\r\n")));
+    }
+    let cost = (cpu_seconds(&server) - cpu) / (HELD * EVENTS) as f64;
     stop(&mut server);
     cost * 1e6
 }
@@ -159,18 +236,18 @@ fn measure(subject: &str, path: &str, closes: bool) -> f64 {
 fn memory(subject: &str) -> [f64; 3] {
     let (mut server, address) = start(subject);
     let first = connect(address);
-    let get = |client: &TcpStream, path| {
+    let get = |client: &TcpStream, path, end: &str| {
         send(client, path, "");
-        receive(client)
+        receive(client, end)
     };
-    get(&first, "/");
+    get(&first, "/", "hello\n");
     let before = status(&server, "VmRSS");
     let per_connection = |server: &Child| (status(server, "VmRSS") - before) as f64 * 1024.0 / HELD as f64;
     let clients: Vec<_> = (0..HELD).map(|_| connect(address)).collect();
-    clients.iter().for_each(|client| drop(get(client, "/")));
+    clients.iter().for_each(|client| drop(get(client, "/", "hello\n")));
     let idle = per_connection(&server);
     clients.iter().for_each(|client| send(client, "/pending", ""));
-    while get(&first, "/count") != HELD.to_string() {
+    while !get(&first, "/count", "pending\n").contains(&format!("\n{HELD} pending")) {
         thread::sleep(Duration::from_millis(10));
     }
     let pending = per_connection(&server);
@@ -186,12 +263,12 @@ fn latency(subject: &str, blockers: usize) -> f64 {
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..blockers {
-            scope.spawn(|| ask(address, "/block", false, &is_over, drop));
+            scope.spawn(|| ask(address, "/block?ms=100", "blocked\n", &is_over, drop));
         }
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 let mut mine = Vec::new();
-                ask(address, "/", false, &is_over, |took| {
+                ask(address, "/", "hello\n", &is_over, |took| {
                     if begun.elapsed() > WARM_UP {
                         mine.push(took);
                     }
@@ -217,11 +294,23 @@ fn main() {
     if let Some(subject) = std::env::var_os(SERVER) {
         return serve(&subject.to_string_lossy());
     }
+    // The clients keep off the core of the servers.
+    let others = format!("1-{}", thread::available_parallelism().unwrap().get() - 1);
+    let myself = std::process::id().to_string();
+    Command::new("taskset").args(["-cp", &others, &myself]).stdout(Stdio::null()).status().unwrap();
     let subjects = ["hyper", "weft"];
     println!("CPU us a request        hyper   weft  ratio");
-    for (name, path, closes) in CASES {
-        row(name, subjects.map(|subject| measure(subject, path, closes)));
-    }
+    let rates = CASES.map(|case| {
+        let rounds: Vec<_> = (0..ROUNDS).map(|_| subjects.map(|subject| measure(subject, &case))).collect();
+        let medians = |value: usize| {
+            [0, 1].map(|subject| median(rounds.iter().map(|round: &[[f64; 2]; 2]| round[subject][value])))
+        };
+        row(case.name, medians(0));
+        (case.name, medians(1))
+    });
+    row("event of a stream", subjects.map(events));
+    println!("requests a second");
+    rates.into_iter().for_each(|(name, rates)| row(name, rates));
     println!("memory of {HELD}");
     let memories = subjects.map(memory);
     for (at, name) in ["bytes, idle", "bytes, pending", "threads"].into_iter().enumerate() {
@@ -235,6 +324,12 @@ fn main() {
     println!("{:20} {:8.2} {:6.2}", "beside / alone", beside[0] / alone[0], beside[1] / alone[1]);
 }
 
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 fn row(name: &str, [hyper, weft]: [f64; 2]) {
-    println!("{name:20} {hyper:8.1} {weft:6.1} {:6.2}", weft / hyper);
+    println!("{name:20} {hyper:8.1} {weft:8.1} {:6.2}", weft / hyper);
 }

@@ -68,7 +68,8 @@ where
             Part::End(trailers) => {
                 outlet.is_over = true;
                 // Fields that cannot be trailers are left out, with all others.
-                let _ = outlet.sender.close_with(&trailers.map(fields_of).unwrap_or_default());
+                let trailers: Vec<_> = trailers.into_iter().flat_map(fields_of).collect();
+                let _ = outlet.sender.close_with(&trailers);
                 return;
             }
             Part::Failed(error) => {

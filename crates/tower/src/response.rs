@@ -78,7 +78,7 @@ where
         }
         End::Whole(Some(trailers)) => Response::stream(move |out| {
             write_all(&parts, out)?;
-            out.trailers(&fields_of(trailers)).map(drop)
+            out.trailers(&fields_of(trailers).collect::<Vec<_>>()).map(drop)
         }),
         End::Failed(error) => Response::stream(move |out| {
             write_all(&parts, out)?;
@@ -174,15 +174,12 @@ fn write_all(parts: &[Bytes], out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Returns the fields with their names, which a map says once for several values.
-pub(crate) fn fields_of(map: HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-    let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(map.len());
-    for (name, value) in map {
-        match name.or_else(|| fields.last().map(|(name, _)| name.clone())) {
-            Some(name) => fields.push((name, value)),
-            None => break,
-        }
-    }
-    fields
+pub(crate) fn fields_of(map: HeaderMap) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let mut last = None;
+    map.into_iter().map_while(move |(name, value)| {
+        last = name.or(last.take());
+        Some((last.clone()?, value))
+    })
 }
 
 fn with_fields(mut response: Response, map: HeaderMap) -> Response {

@@ -27,8 +27,8 @@ impl Response {
     /// request in flight for at most [`drain_timeout`](crate::Settings::drain_timeout). When the client closes its side of the
     /// connection or resets its stream, the future is dropped. A panic in a poll is a panic of the handler.
     ///
-    /// Middleware sees the response of a future that is ready at once. Otherwise it sees a placeholder, as with
-    /// [`later`](Response::later).
+    /// Middleware sees the response of a future that is ready at once. Otherwise it sees an empty 503 as the placeholder, as
+    /// with [`later_with`](Response::later_with).
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -49,10 +49,9 @@ impl Response {
         F: Future + Send + 'static,
         F::Output: IntoResponse,
     {
-        when(future, None, || {
-            let problem =
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
-            problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        when(future, |pending| {
+            let placeholder = Response::new(StatusCode::SERVICE_UNAVAILABLE);
+            placeholder.after(None, pending).with_otherwise(Box::new(|_| too_late()))
         })
     }
 
@@ -76,7 +75,7 @@ impl Response {
         F: Future + Send + 'static,
         F::Output: IntoResponse,
     {
-        when(future, Some(timeout), move || otherwise.into_response())
+        when(future, move |pending| otherwise.into_response().after(Some(timeout), pending))
     }
 }
 
@@ -90,18 +89,24 @@ where
     }
 }
 
-fn when<F>(future: F, time: Option<Duration>, otherwise: impl FnOnce() -> Response) -> Response
+/// Polls the future. If the future is pending, `wait` makes the response that waits for it.
+fn when<F>(future: F, wait: impl FnOnce(Provider) -> Response) -> Response
 where
     F: Future + Send + 'static,
     F::Output: IntoResponse,
 {
-    let mut otherwise = Guarded::new(otherwise);
+    let mut wait = Guarded::new(wait);
     let mut future = PendingFuture::new(future);
     match future.poll() {
         Poll::Ready(()) => future.take_output().map_or_else(Response::server_error, |response| *response),
-        Poll::Pending => {
-            let otherwise = otherwise.take().map_or_else(Response::server_error, |otherwise| otherwise());
-            otherwise.after(time, Provider::Future(future))
-        }
+        Poll::Pending => match wait.take() {
+            Some(wait) => wait(Provider::Future(future)),
+            None => Response::server_error(),
+        },
     }
+}
+
+fn too_late() -> Response {
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the response was not ready in time");
+    problem.into_response().with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
 }

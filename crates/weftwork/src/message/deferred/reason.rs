@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::{Core, Provider, ResponseSender};
 use crate::message::into_response::IntoResponse;
-use crate::message::response::{LongLived, Payload, Response};
+use crate::message::response::Response;
 
 /// Makes the alternative response.
 pub(super) type OtherwiseFn = Box<dyn FnOnce(LaterReason) -> Response + Send>;
@@ -54,12 +54,16 @@ impl Response {
     ) -> (ResponseSender, Response) {
         let core = Arc::new(Core::default());
         let placeholder = Response::new(StatusCode::SERVICE_UNAVAILABLE);
-        let mut response = placeholder.after(Some(timeout), Provider::Sender(core.clone()));
-        if let Payload::LongLived(long_lived) = &mut response.payload
-            && let LongLived::Deferred(later) = &mut **long_lived
-        {
-            later.otherwise_with = Some(Box::new(move |reason| otherwise(reason).into_response()));
-        }
+        let response = placeholder.after(Some(timeout), Provider::Sender(core.clone()));
+        let response = response.with_otherwise(Box::new(move |reason| otherwise(reason).into_response()));
         (ResponseSender { core }, response)
+    }
+
+    /// Replaces the alternative of a response that is sent later by one that is made when it is needed.
+    pub(super) fn with_otherwise(mut self, otherwise: OtherwiseFn) -> Response {
+        if let Some(later) = self.later_mut() {
+            later.otherwise_with = Some(otherwise);
+        }
+        self
     }
 }
