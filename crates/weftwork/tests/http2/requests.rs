@@ -1,6 +1,10 @@
 //! Tests that each of many requests on one connection gets its response, whatever its siblings do.
 
-use weftwork_wire::{ErrorCode, Http2Settings};
+use std::io::{self, Write};
+
+use weftwork::http::{HeaderName, HeaderValue};
+use weftwork::{Request, Response};
+use weftwork_wire::{ErrorCode, Http2Settings, Limits};
 
 use super::CASE;
 use crate::support::{Http2Client, noise};
@@ -171,6 +175,30 @@ fn trailers_pass_both_ways() {
         answer.is(200, body);
         assert_eq!(answer.trailers, trailers, "{path}");
     }
+}
+
+/// A part of them fills the pipe between the handler and the connection, which sends them whole.
+#[test]
+fn long_trailers_pass_behind_a_body() {
+    let handler = |_: &mut Request| {
+        Response::stream(|out| {
+            out.write_all(&noise(20_000))?;
+            out.flush()?;
+            let value = HeaderValue::from_bytes(&[b'v'; 1000]).map_err(io::Error::other)?;
+            let fields: Vec<_> =
+                (0..90).map(|_| (HeaderName::from_static("x-long"), value.clone())).collect();
+            out.trailers(&fields).map(drop)
+        })
+    };
+    let running = CASE.bind(|settings| settings).start(handler).unwrap();
+    let mut client =
+        Http2Client::connect_with(&running, &Http2Settings { window: 0, ..Http2Settings::default() });
+    client.limits = Limits { head_bytes_max: 1 << 20, ..Limits::default() };
+    let stream = client.request("GET", "/", &[("te", "trailers")], true);
+    client.wait_for_head(stream);
+    client.grant(stream, 1 << 20);
+    let answer = client.answer(stream);
+    assert_eq!((answer.body, answer.trailers.len()), (noise(20_000), 90));
 }
 
 #[test]

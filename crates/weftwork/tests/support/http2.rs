@@ -21,7 +21,7 @@ pub(crate) const ANNOUNCED: u32 = 0x7fff_ffff;
 pub(crate) struct Http2Client {
     socket: TcpStream,
     http: Http2,
-    limits: Limits,
+    pub(crate) limits: Limits,
     head: Head,
     text: Vec<u8>,
     input: Vec<u8>,

@@ -85,8 +85,9 @@ impl ConnExchange<'_> {
     fn reads_directly(&self, into: &Vec<u8>) -> bool {
         let space = into.capacity() - into.len();
         let is_within = self.conn.http.body_left().is_some_and(|left| left >= space as u64);
-        // A TLS record may hold more than the body.
-        space >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 && !self.conn.is_secured()
+        // A TLS record may hold more than the body. A stream of HTTP/2 gives no more than fits.
+        let is_exact = self.conn.is_stream() || !self.conn.is_secured();
+        space >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 && is_exact
     }
 
     /// Appends bytes that have arrived since, because one long part costs less to pass on than two. An end is left to

@@ -64,6 +64,8 @@ struct Flow {
     error: Option<&'static str>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
+    /// The bytes for the connection end within a field block, which is sent whole.
+    ends_in_block: bool,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
     /// ends.
     has_client_ended: bool,
@@ -199,13 +201,18 @@ impl StreamPipe {
         lock(&self.flow).observed.take().map(|response| *response)
     }
 
-    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done,
-    /// and takes the parts that are done.
-    pub(crate) fn take(&self, take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> usize) -> StreamState {
+    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done, and
+    /// whether the others are a part of a field block. It takes the parts that are done.
+    pub(crate) fn take(
+        &self,
+        take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> (usize, bool),
+    ) -> StreamState {
         let mut flow = lock(&self.flow);
         flow.is_noted = false;
         let Flow { to_client, sent, tail, .. } = &mut *flow;
-        *sent += take(&to_client[*sent..], tail);
+        let (done, ends_in_block) = take(&to_client[*sent..], tail);
+        *sent += done;
+        flow.ends_in_block = ends_in_block;
         let left = flow.to_client.len() - flow.sent + flow.tail.len();
         let state = StreamState {
             taken: flow.taken,
@@ -223,8 +230,8 @@ impl StreamPipe {
             }
             flow.sent = 0;
         }
-        // Half of the space, so that a writer is not woken for each frame.
-        if flow.is_blocked && left <= RESPONSE_BYTES_MAX / 2 {
+        // A writer is woken once for all of the space, and nothing that waits has to be moved for it.
+        if flow.is_blocked && (left == 0 || ends_in_block) {
             flow.is_blocked = false;
             self.wake(flow);
         }

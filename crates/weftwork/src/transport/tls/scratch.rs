@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::session::RECORD_BYTES_MAX;
 
 /// Bytes of records that are read at once.
-pub(super) const INPUT_BYTES: usize = 32 << 10;
+pub(super) const INPUT_BYTES: usize = 64 << 10;
 /// Output that a thread keeps. Responses of usual size need no more.
 const OUTPUT_BYTES_KEPT: usize = 72 << 10;
 

@@ -83,7 +83,8 @@ impl StreamEntry {
                 }
             };
             sent = sink.output.len() - before;
-            used
+            let is_of_body = matches!(self.response, ResponsePart::Body { .. } | ResponsePart::Tunnel);
+            (used, used < bytes.len() && !goes_on && !is_of_body)
         });
         self.is_ready = goes_on;
         self.taken = state.taken;

@@ -114,8 +114,8 @@ impl Duplex for StreamPipe {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
-        // A head is taken whole, because its connection needs all of it.
-        let least = if waiting == 0 { first.len() } else { 0 };
+        // A field block is taken whole, because its connection needs all of it.
+        let least = if waiting == 0 || flow.ends_in_block { first.len() } else { 0 };
         let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(least);
         let count = space.min(first.len() + second.len());
         if count == 0 {
