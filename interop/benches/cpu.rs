@@ -1,6 +1,6 @@
 //! The same axum app on hyper and on Weftwork: `cargo bench --manifest-path interop/Cargo.toml`.
 //!
-//! - CPU a request, and requests a second. 64 clients ask for two seconds. Medians of three rounds.
+//! - CPU a request, and requests a second. 64 clients ask in turn for two seconds. Medians of three rounds.
 //! - CPU an event of a stream that 10,000 clients read.
 //! - Memory of 10,000 connections that are idle, and of 10,000 whose future is pending.
 //! - Latency of 64 quick clients, alone and beside 8 futures whose polls block for 100 ms.
@@ -30,6 +30,8 @@ const SERVER: &str = "WEFTWORK_BENCH_SERVER";
 const CLIENTS: usize = 64;
 const WARM_UP: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(2);
+/// The longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Ticks of /proc/PID/stat a second. Linux has no other value for programs (proc(5)).
 const TICKS: f64 = 100.0;
 const ROUNDS: usize = 3;
@@ -149,7 +151,9 @@ fn status(server: &Child, field: &str) -> usize {
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    TcpStream::connect(address).expect("a connection to the server (ulimit -n 10100)")
+    let client = TcpStream::connect(address).expect("a connection to the server (ulimit -n 10100)");
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client
 }
 
 fn send(mut client: &TcpStream, path: &str, field: &str) {
@@ -188,7 +192,6 @@ fn measure(subject: &str, case: &Case) -> [f64; 2] {
         client
     };
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| ask()).collect();
-    // One thread serves all clients, so its core is not the limit.
     let mut count_for = |time| {
         let (begun, mut count) = (Instant::now(), 0);
         while begun.elapsed() < time {
@@ -297,7 +300,8 @@ fn main() {
     // The clients keep off the core of the servers.
     let others = format!("1-{}", thread::available_parallelism().unwrap().get() - 1);
     let myself = std::process::id().to_string();
-    Command::new("taskset").args(["-cp", &others, &myself]).stdout(Stdio::null()).status().unwrap();
+    let pinned = Command::new("taskset").args(["-cp", &others, &myself]).stdout(Stdio::null()).status();
+    assert!(pinned.unwrap().success(), "two cores are needed");
     let subjects = ["hyper", "weft"];
     println!("CPU us a request        hyper   weft  ratio");
     let rates = CASES.map(|case| {

@@ -69,6 +69,19 @@ impl Segment {
         };
         Some((HEADER_BYTES, segment))
     }
+
+    /// Returns how many bytes are missing behind `bytes` of a segment: those of its header, or of its field block, which is
+    /// sent whole.
+    pub fn missing(bytes: &[u8]) -> usize {
+        let whole = match Segment::read(bytes) {
+            None => HEADER_BYTES,
+            Some((header, Segment::Interim(len) | Segment::Head { len, .. } | Segment::Trailers(len))) => {
+                header + len
+            }
+            Some(_) => 0,
+        };
+        whole.saturating_sub(bytes.len())
+    }
 }
 
 fn header(kind: u8, length: u64) -> [u8; HEADER_BYTES] {

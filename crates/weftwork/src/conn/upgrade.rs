@@ -229,7 +229,7 @@ impl UpgradedIo for UpgradedSocket {
         let mut late = None;
         let mut done = 0;
         loop {
-            match self.stream.send_some(&data[done..]) {
+            match self.stream.send(&data[done..], false) {
                 Err(error) if is_would_block(&error) => {
                     if let Some(late) = late {
                         // The caller may write something else next.

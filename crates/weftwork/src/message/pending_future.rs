@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 
-use super::drop_caught::{drop_caught, drop_payload};
+use super::drop_caught::{DropEach, drop_caught, drop_payload};
 use super::feed::WakeConn;
 
 /// A future whose output becomes a `T` in the poll that has it.
@@ -120,8 +120,11 @@ impl Wake for Wakeup {
 }
 
 impl<T> Drop for PendingFuture<T> {
-    /// Wakers may outlive their future, and need not keep the connection's loop.
+    /// Wakers may outlive their future, and need not keep the connection's loop. The destructor of the future may panic during
+    /// another panic.
     fn drop(&mut self) {
+        let mut each = DropEach::default();
+        each.drop_value(self.future.take());
         let waiter = {
             let mut state = self.wakeup.lock();
             state.is_woken = true;

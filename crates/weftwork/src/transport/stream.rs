@@ -47,8 +47,7 @@ pub(crate) enum Stream {
 pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
-    /// Writes as much of the two consecutive parts as there is space for. The first part may be written whole, although there
-    /// is no space.
+    /// Writes as much of the two consecutive parts as there is space for.
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
     /// Closes the write side.
     fn shutdown_write(&self);
@@ -180,14 +179,6 @@ impl Stream {
             Stream::Memory(memory) => retry(|| memory.send(first, second)),
             #[cfg(feature = "_tls")]
             Stream::Tls(tls) => tls_send(tls, first, second, false),
-        }
-    }
-
-    /// Sends as much as there is space for. A head is never cut, see [`Stream::send`], if the connection is in memory.
-    pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Memory(memory) => retry(|| memory.send(&[], bytes)),
-            _ => self.send(bytes, false),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests that each of many requests on one connection gets its response, whatever its siblings do.
 
 use std::io::{self, Write};
+use std::sync::mpsc::channel;
 
 use weftwork::http::{HeaderName, HeaderValue};
 use weftwork::{Request, Response};
@@ -180,14 +181,17 @@ fn trailers_pass_both_ways() {
 /// A part of them fills the pipe between the handler and the connection, which sends them whole.
 #[test]
 fn long_trailers_pass_behind_a_body() {
-    let handler = |_: &mut Request| {
-        Response::stream(|out| {
+    let (written, is_written) = channel();
+    let handler = move |_: &mut Request| {
+        let written = written.clone();
+        Response::stream(move |out| {
             out.write_all(&noise(20_000))?;
             out.flush()?;
             let value = HeaderValue::from_bytes(&[b'v'; 1000]).map_err(io::Error::other)?;
             let fields: Vec<_> =
                 (0..90).map(|_| (HeaderName::from_static("x-long"), value.clone())).collect();
-            out.trailers(&fields).map(drop)
+            out.trailers(&fields)?;
+            written.send(()).map_err(io::Error::other)
         })
     };
     let running = CASE.bind(|settings| settings).start(handler).unwrap();
@@ -195,6 +199,7 @@ fn long_trailers_pass_behind_a_body() {
         Http2Client::connect_with(&running, &Http2Settings { window: 0, ..Http2Settings::default() });
     client.limits = Limits { head_bytes_max: 1 << 20, ..Limits::default() };
     let stream = client.request("GET", "/", &[("te", "trailers")], true);
+    is_written.recv().unwrap();
     client.wait_for_head(stream);
     client.grant(stream, 1 << 20);
     let answer = client.answer(stream);

@@ -64,8 +64,8 @@ struct Flow {
     error: Option<&'static str>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
-    /// The bytes for the connection end within a field block, which is sent whole.
-    ends_in_block: bool,
+    /// Bytes that the connection needs before it can go on: the rest of a field block, or of the header of a segment.
+    missing: usize,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
     /// ends.
     has_client_ended: bool,
@@ -201,18 +201,18 @@ impl StreamPipe {
         lock(&self.flow).observed.take().map(|response| *response)
     }
 
-    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done, and
-    /// whether the others are a part of a field block. It takes the parts that are done.
+    /// Lets `take` look at the bytes for the client, and at what follows them. It returns how many of the bytes are done, and how
+    /// many are missing behind the others. It takes the parts that are done.
     pub(crate) fn take(
         &self,
-        take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> (usize, bool),
+        take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> (usize, usize),
     ) -> StreamState {
         let mut flow = lock(&self.flow);
         flow.is_noted = false;
         let Flow { to_client, sent, tail, .. } = &mut *flow;
-        let (done, ends_in_block) = take(&to_client[*sent..], tail);
+        let (done, missing) = take(&to_client[*sent..], tail);
         *sent += done;
-        flow.ends_in_block = ends_in_block;
+        flow.missing = missing;
         let left = flow.to_client.len() - flow.sent + flow.tail.len();
         let state = StreamState {
             taken: flow.taken,
@@ -230,8 +230,8 @@ impl StreamPipe {
             }
             flow.sent = 0;
         }
-        // A writer is woken once for all of the space, and nothing that waits has to be moved for it.
-        if flow.is_blocked && (left == 0 || ends_in_block) {
+        // A writer is woken once for all of the space, so that nothing that waits has to be moved, or for what is missing.
+        if flow.is_blocked && (flow.to_client.is_empty() || missing > 0) {
             flow.is_blocked = false;
             self.wake(flow);
         }

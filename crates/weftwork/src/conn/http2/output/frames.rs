@@ -83,8 +83,10 @@ impl StreamEntry {
                 }
             };
             sent = sink.output.len() - before;
+            let rest = &bytes[used..];
             let is_of_body = matches!(self.response, ResponsePart::Body { .. } | ResponsePart::Tunnel);
-            (used, used < bytes.len() && !goes_on && !is_of_body)
+            let is_cut = !rest.is_empty() && !goes_on && !is_of_body;
+            (used, if is_cut { Segment::missing(rest) } else { 0 })
         });
         self.is_ready = goes_on;
         self.taken = state.taken;

@@ -82,7 +82,7 @@ fn loom_stream_is_noted_again() {
             if !changed.is_empty() {
                 pipe.take(|bytes, _| {
                     *taken += bytes.len();
-                    (bytes.len(), false)
+                    (bytes.len(), 0)
                 });
             }
         };
@@ -143,7 +143,7 @@ fn loom_stream_wakes_a_reader() {
 #[test]
 fn loom_stream_wakes_a_writer() {
     wakes_a_request(fill, false, |pipe| {
-        pipe.take(|bytes, _| (bytes.len(), false));
+        pipe.take(|bytes, _| (bytes.len(), 0));
     });
 }
 

@@ -114,14 +114,13 @@ impl Duplex for StreamPipe {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
-        // A field block is taken whole, because its connection needs all of it.
-        let least = if waiting == 0 || flow.ends_in_block { first.len() } else { 0 };
-        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(least);
+        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(flow.missing.min(first.len()));
         let count = space.min(first.len() + second.len());
         if count == 0 {
             flow.is_blocked = true;
             return Err(Errno::AGAIN);
         }
+        flow.missing = flow.missing.saturating_sub(count);
         if flow.sent > 0 {
             let sent = std::mem::take(&mut flow.sent);
             flow.to_client.drain(..sent);

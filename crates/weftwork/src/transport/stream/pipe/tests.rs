@@ -1,7 +1,8 @@
-//! Tests what the observers of a response hear if its stream was reset before.
+//! Tests the end of a response whose stream was reset before, and the limit of what waits for a connection.
 
 use super::*;
 use crate::message::observer::{ResponseEnd, ResponseObserver};
+use crate::transport::stream::Duplex;
 
 struct EndRecorder(Arc<Mutex<Option<ResponseEnd>>>);
 
@@ -21,4 +22,15 @@ fn a_response_behind_a_reset_has_sent_nothing() {
     pipe.observe(response, 1000);
     let recorded = recorded.lock().unwrap().unwrap();
     assert_eq!((recorded.body_bytes, recorded.error), (0, Some(ResponseEnd::CLIENT_GONE)));
+}
+
+#[test]
+fn the_rest_of_a_field_block_is_taken_beyond_the_limit_and_no_more() {
+    let pipe = StreamPipe::new(1, &StreamHub::new(None, None));
+    let send = |count| pipe.send(&vec![0; count], &[]).ok();
+    assert_eq!([send(RESPONSE_BYTES_MAX + 1), send(1)], [Some(RESPONSE_BYTES_MAX), None]);
+    pipe.take(|_, _| (0, 1000));
+    assert_eq!([send(600), send(600), send(600)], [Some(600), Some(400), None]);
+    pipe.take(|bytes, _| (bytes.len(), 0));
+    assert_eq!(send(RESPONSE_BYTES_MAX + 1), Some(RESPONSE_BYTES_MAX));
 }
