@@ -140,7 +140,9 @@ impl<'a> ConnExchange<'a> {
             return Ok(());
         }
         self.conn.note_body(data.len() as u64);
-        for part in data.chunks(PART_BYTES_MAX) {
+        // A stream of HTTP/2 has space for four such parts in its pipe, and holds no more beside it.
+        let part_bytes_max = if self.conn.is_stream() { STREAM_BYTES } else { PART_BYTES_MAX };
+        for part in data.chunks(part_bytes_max) {
             if self.conn.unsent() + part.len() < STREAM_BYTES {
                 self.append(part)?;
             } else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::{Flow, MutexGuard, RESPONSE_BYTES_MAX, StreamPipe, lock, update};
+use super::{Flow, MutexGuard, RESPONSE_BYTES_MAX, StreamPipe, WRITER_BYTES_MAX, lock, update};
 use crate::message::observer::UnsentResponse;
 use crate::message::{BodyPart, WakeConn};
 use crate::transport::stream::Duplex;
@@ -114,7 +114,9 @@ impl Duplex for StreamPipe {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
-        let space = RESPONSE_BYTES_MAX.saturating_sub(waiting).max(flow.missing.min(first.len()));
+        // Only the part that a handler writes now comes second.
+        let most = if second.is_empty() { RESPONSE_BYTES_MAX } else { WRITER_BYTES_MAX };
+        let space = most.saturating_sub(waiting).max(flow.missing.min(first.len()));
         let count = space.min(first.len() + second.len());
         if count == 0 {
             flow.is_blocked = true;
