@@ -67,6 +67,8 @@ struct Flow {
     error: Option<&'static str>,
     /// The request could not write everything, and is told when there is space.
     is_blocked: bool,
+    /// A handler writes the response while it runs.
+    has_writer: bool,
     /// Bytes that the connection needs before it can go on: the rest of a field block, or of the header of a segment.
     missing: usize,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it

@@ -114,8 +114,9 @@ impl Duplex for StreamPipe {
             return Err(Errno::PIPE);
         }
         let waiting = flow.to_client.len() - flow.sent;
-        // Only the part that a handler writes now comes second.
-        let most = if second.is_empty() { RESPONSE_BYTES_MAX } else { WRITER_BYTES_MAX };
+        // Only what a handler writes while it runs comes second.
+        flow.has_writer |= !second.is_empty();
+        let most = if flow.has_writer { WRITER_BYTES_MAX } else { RESPONSE_BYTES_MAX };
         let space = most.saturating_sub(waiting).max(flow.missing.min(first.len()));
         let count = space.min(first.len() + second.len());
         if count == 0 {

@@ -1,5 +1,7 @@
 //! Tests the end of a response whose stream was reset before, and the limit of what waits for a connection.
 
+use rustix::io::Errno;
+
 use super::*;
 use crate::message::observer::{ResponseEnd, ResponseObserver};
 use crate::transport::stream::Duplex;
@@ -33,4 +35,17 @@ fn the_rest_of_a_field_block_is_taken_beyond_the_limit_and_no_more() {
     assert_eq!([send(600), send(600), send(600)], [Some(600), Some(400), None]);
     pipe.take(|bytes, _| (bytes.len(), 0));
     assert_eq!(send(RESPONSE_BYTES_MAX + 1), Some(RESPONSE_BYTES_MAX));
+}
+
+/// Otherwise a client that reads slowly and steadily would show no progress.
+#[test]
+fn a_writer_may_send_as_much_as_its_client_has_taken() {
+    let pipe = StreamPipe::new(1, &StreamHub::new(None, None));
+    let part = vec![0; WRITER_BYTES_MAX];
+    assert_eq!(
+        [pipe.send(b"head", &part), pipe.send(b"next", &[])],
+        [Ok(WRITER_BYTES_MAX), Err(Errno::AGAIN)]
+    );
+    pipe.take(|_, _| (1, 0));
+    assert_eq!([pipe.send(b"next", &[]), pipe.send(b"ext", &[])], [Ok(1), Err(Errno::AGAIN)]);
 }
