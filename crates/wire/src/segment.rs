@@ -72,7 +72,7 @@ impl Segment {
 
     /// Returns how many bytes are missing behind `bytes` of a segment: those of its header, or of its field block, which is
     /// sent whole.
-    pub fn missing(bytes: &[u8]) -> usize {
+    pub fn missing(bytes: &[u8]) -> u32 {
         let whole = match Segment::read(bytes) {
             None => HEADER_BYTES,
             Some((header, Segment::Interim(len) | Segment::Head { len, .. } | Segment::Trailers(len))) => {
@@ -80,7 +80,7 @@ impl Segment {
             }
             Some(_) => 0,
         };
-        whole.saturating_sub(bytes.len())
+        u32::try_from(whole.saturating_sub(bytes.len())).unwrap_or(u32::MAX)
     }
 }
 

@@ -70,7 +70,7 @@ struct Flow {
     /// A handler writes the response while it runs.
     has_writer: bool,
     /// Bytes that the connection needs before it can go on: the rest of a field block, or of the header of a segment.
-    missing: usize,
+    missing: u32,
     /// The client sends nothing more. Only another protocol learns that from here, because the framing of a body says where it
     /// ends.
     has_client_ended: bool,
@@ -210,7 +210,7 @@ impl StreamPipe {
     /// many are missing behind the others. It takes the parts that are done.
     pub(crate) fn take(
         &self,
-        take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> (usize, usize),
+        take: impl FnOnce(&[u8], &mut VecDeque<BodyPart>) -> (usize, u32),
     ) -> StreamState {
         let mut flow = lock(&self.flow);
         flow.is_noted = false;

@@ -117,13 +117,13 @@ impl Duplex for StreamPipe {
         // Only what a handler writes while it runs comes second.
         flow.has_writer |= !second.is_empty();
         let most = if flow.has_writer { WRITER_BYTES_MAX } else { RESPONSE_BYTES_MAX };
-        let space = most.saturating_sub(waiting).max(flow.missing.min(first.len()));
+        let space = most.saturating_sub(waiting).max(first.len().min(flow.missing as usize));
         let count = space.min(first.len() + second.len());
         if count == 0 {
             flow.is_blocked = true;
             return Err(Errno::AGAIN);
         }
-        flow.missing = flow.missing.saturating_sub(count);
+        flow.missing = (flow.missing as usize).saturating_sub(count) as u32;
         if flow.sent > 0 {
             let sent = std::mem::take(&mut flow.sent);
             flow.to_client.drain(..sent);
