@@ -1,5 +1,7 @@
 //! One request of HTTP/2, and its response as the text of HTTP/1.1.
 
+use std::collections::VecDeque;
+
 use weftwork_wire::{ErrorCode, Http2, Window};
 
 /// Maximum bytes of a DATA frame.
@@ -22,8 +24,8 @@ pub(super) struct Exchange {
     pub(super) is_tunnel: bool,
     /// Fields of a 101, if the request asks for one.
     pub(super) upgrade: Option<String>,
-    /// Bytes of the body that are not sent.
-    pub(super) body: Vec<u8>,
+    /// Bytes of the body that are not sent. They leave at the front, and there may be many.
+    pub(super) body: VecDeque<u8>,
     /// The body ends behind these bytes, with this field block of trailers.
     pub(super) end: Option<Vec<u8>>,
     pub(super) has_sent_all: bool,

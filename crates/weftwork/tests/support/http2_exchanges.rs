@@ -30,6 +30,8 @@ pub(super) struct Exchanges {
     last_begun: Option<u32>,
     /// The client has ended its side.
     has_ended: bool,
+    /// A GOAWAY follows the last request. Behind a GOAWAY, the server may end the connection between two requests.
+    owes_goaway: bool,
     /// What a server says that has not read which protocol it is.
     plain: Option<Vec<u8>>,
 }
@@ -51,6 +53,7 @@ impl Default for Exchanges {
             changes: 0,
             last_begun: None,
             has_ended: false,
+            owes_goaway: false,
             plain: None,
         }
     }
@@ -96,8 +99,8 @@ impl Exchanges {
     /// Tells the server that no request follows.
     pub(super) fn send_goaway(&mut self) {
         self.begin_connection();
+        self.owes_goaway = true;
         self.fill();
-        Http2::write_goaway(0, ErrorCode::NO_ERROR, &mut self.output);
     }
 
     /// Ends this side. A body that is not whole never will be, except that of a tunnel.
@@ -159,6 +162,9 @@ impl Exchanges {
                 Http2::write_block(stream, &block, false, ends, &mut self.output);
             }
             fill_body(stream, exchange, &mut self.send_window, &mut self.output);
+        }
+        if mem::take(&mut self.owes_goaway) {
+            Http2::write_goaway(0, ErrorCode::NO_ERROR, &mut self.output);
         }
     }
 
