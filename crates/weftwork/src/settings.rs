@@ -275,8 +275,9 @@ settings! {
     connections_max: usize = 0, "most open connections (0: 0.8 of the descriptor limit)";
     /// Length of the kernel's accept queue. Default: 4,096, the usual cap of the kernel.
     backlog: u32 = 4096, "length of the kernel's accept queue";
-    /// Number of standby threads that stay when they are idle, at most `threads_max`. Default: 8, so that a burst of
-    /// blocking handlers does not have to start threads first. 0 keeps none (the engine `pool` needs at least 1).
+    /// Number of standby threads that stay when they are idle, at most `threads_max`. Default: 8, or `threads_max` if that is
+    /// less, so that a burst of blocking handlers does not have to start threads first. 0 keeps none (the engine `pool` needs
+    /// at least 1).
     standby_kept: usize = 8, "standby threads kept";
     /// Maximum number of threads. Default: 512, which is 1 GiB of address space at 2 MiB a stack. When exceeded: requests
     /// queue while all threads run handlers or hold upgraded connections. The engine `adaptive` logs that once a second. It
@@ -357,10 +358,17 @@ impl Settings {
         if sourced == value { self.sources[index] } else { Source::Code }
     }
 
-    /// Computes the values that are 0 by default, without a change of their source.
+    fn is_default(&self, name: &str) -> bool {
+        self.list().iter().any(|setting| setting.name == name && setting.source == Source::Default)
+    }
+
+    /// Computes the values that depend on the system or on other values by default, without a change of their source.
     pub(crate) fn work_out(&mut self, descriptors: u64) {
         for (index, setting) in self.list().into_iter().enumerate() {
             self.sources[index] = setting.source;
+        }
+        if self.is_default("standby_kept") {
+            self.standby_kept = self.standby_kept.min(self.threads_max);
         }
         if self.connections_max == 0 {
             self.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);
@@ -455,7 +463,7 @@ impl Settings {
                 return Err(Error::usage(format!("invalid {name} {:?}: {why}", time.show())));
             }
         }
-        if self.standby_kept > self.threads_max {
+        if self.standby_kept > self.threads_max && !self.is_default("standby_kept") {
             return Err(Error::too_large("standby_kept", self.standby_kept, "threads_max", self.threads_max));
         }
         Ok(())

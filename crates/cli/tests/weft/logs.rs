@@ -89,6 +89,22 @@ fn a_file_comes_before_a_probe() {
     assert_eq!(weft.connect().ask("GET /health").text(), "OK");
 }
 
+/// A probe that waited for a thread would make a supervisor end the process.
+#[test]
+fn probes_are_answered_while_every_thread_is_blocked() {
+    for engine in ["adaptive:1", "pool:1"] {
+        let mut weft = Weft::start(&format!("--port 0 --threads-max 2 --engine {engine}"));
+        let mut blocked: Vec<_> = (0..8).map(|_| weft.connect()).collect();
+        for client in &mut blocked {
+            client.send(b"GET /slow?ms=60000 HTTP/1.1\r\nHost: here\r\n\r\n");
+        }
+        weft.wait_for("all threads are busy");
+        for path in ["/health", "/ready", "/metrics"] {
+            assert_eq!(weft.connect().ask(&format!("GET {path}")).status, 200, "{engine} {path}");
+        }
+    }
+}
+
 #[test]
 fn a_server_that_stops_is_not_ready_and_alive() {
     let mut weft = Weft::start("--port 0 --log info --drain-delay 1h --drain-timeout 0s");

@@ -247,14 +247,13 @@ impl<'a> ConnExchange<'a> {
         self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
     }
 
-    /// If the client leaves or sends bad data, that is no error of the handler. An upstream server that ends its response early
-    /// is no error of the client, and the proxy has logged it.
+    /// If the client leaves or sends bad data, that is no error of the handler. A client that has sent bad data, or none in
+    /// time, has not gone: the server cuts its response short.
     #[cold]
     fn note_early_end(&mut self, error: Error) {
         let (has_left, is_answered) = (self.has_left(), matches!(error.class(), ErrorClass::Client(_)));
-        let is_of_client = has_left || is_answered && error.status().is_client_error();
         self.conn.note_end_of_stream();
-        self.conn.note_error(if is_of_client { ResponseEnd::CLIENT_GONE } else { ResponseEnd::CUT_SHORT });
+        self.conn.note_error(if has_left { ResponseEnd::CLIENT_GONE } else { ResponseEnd::CUT_SHORT });
         let (line, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
         let line = format!("a response ended early at {line}, and its connection with it: {why}{id}");

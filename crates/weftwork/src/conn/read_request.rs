@@ -59,8 +59,9 @@ impl Conn {
         if self.unsent() > 0 {
             return Step::Write;
         }
+        // The timer of a first head has begun with the connection.
+        self.count.enter(ConnState::Reading);
         if self.timer.kind != what {
-            self.count.enter(ConnState::Reading);
             self.owner.arrived = None;
             self.timer = self.timer.then(what, now);
             // The request may have been split into any segments, so a part may have arrived with earlier bytes.

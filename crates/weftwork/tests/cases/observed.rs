@@ -13,7 +13,7 @@ use weftwork::{
 
 use super::addresses::Path;
 use super::{CASE, proxy_to};
-use crate::support::{Client, Gate, Lines, eventually, is_logged, keep_log, tls};
+use crate::support::{Client, Gate, Lines, eventually, is_logged, keep_log, over_http2, tls};
 
 struct Observed {
     running: Running,
@@ -287,6 +287,48 @@ fn a_response_that_the_server_breaks_off_is_cut_short() {
     for path in [long, short] {
         is_logged(&["ERROR", &format!("GET {path}"), "than its head declared"]);
     }
+}
+
+/// The client sends a part of its body, and waits.
+#[test]
+fn a_client_whose_body_stops_has_not_gone() {
+    let echo = |_: &mut Request| {
+        Response::stream(|out| {
+            let mut part = Vec::with_capacity(4096);
+            while out.read_request_buf(&mut part)? > 0 {
+                out.write_all(&part)?;
+                out.flush()?;
+                part.clear();
+            }
+            Ok(())
+        })
+    };
+    let observed = Observed::start(echo, |s| s.body_ahead_bytes_max(0).body_idle_timeout(Duration::from_secs(1)));
+    let mut client = Client::connect(&observed.running);
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nfirst");
+    assert_eq!(client.answer_head().status, 200);
+    assert!(!client.rest().ends_with(b"0\r\n\r\n"));
+    let labels = [&status(200), "error_type=\"cut_short\""];
+    observed.sees(&labels, &["\"status\":200", "\"error\":\"cut_short\"", "\"whole\":false"]);
+}
+
+/// A client that sends its head slowly is no idle one.
+#[test]
+fn a_part_of_a_first_head_is_read() {
+    if tls::is_on() || over_http2::is_on() {
+        return;
+    }
+    let observed = Observed::start(|_: &mut Request| "hello", |settings| settings);
+    let mut client = Client::connect(&observed.running);
+    client.send("GET /");
+    eventually("a connection is read", || {
+        observed.page().contains("weftwork_connections{state=\"reading\"} 1\n")
+    });
+    client.send(" HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.answer().is(200, "hello");
+    eventually("no connection is read", || {
+        observed.page().contains("weftwork_connections{state=\"reading\"} 0\n")
+    });
 }
 
 #[test]

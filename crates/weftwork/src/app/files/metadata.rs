@@ -16,6 +16,8 @@ const STABLE_AFTER: Duration = Duration::from_secs(2);
 /// Builds of software write no files before this time, 1990-01-01, but reproducible builds, zip archives and package
 /// managers set such times (1970, 1980, 1985). The time is then the same for all versions of a file.
 const ARTIFICIAL_BEFORE: Duration = Duration::from_secs(631_152_000);
+/// Later times of that kind, from the build tool Bazel: the begin of 2000 and of 2010.
+const ARTIFICIAL: [Duration; 2] = [Duration::from_secs(946_684_800), Duration::from_secs(1_262_304_000)];
 
 /// Values of the fields `ETag` and `Last-Modified`.
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ impl Content {
         }
         match (hashes.of(self), self.changed) {
             (Some(hash), _) => ContentVersion { number: hash, since: None },
-            (None, Some(changed)) if self.is_artificial() => {
+            (None, Some(changed)) if self.is_artificial() || self.is_ahead() => {
                 // The same file has another number on another machine, so it may be sent once more.
                 let nanos = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
                 ContentVersion { number: nanos as u64, since: Some(changed) }
@@ -70,16 +72,22 @@ impl Content {
         }
     }
 
-    /// Returns whether a tool has set the modification time, in whole seconds. Another version of the file may have
-    /// the same one. A write would have set the change time too.
+    /// Returns whether a tool has set the modification time, in whole seconds or to a time to come. Another version of the
+    /// file may have the same one. A write would have set the change time too.
     fn is_time_set(&self) -> bool {
         let (Some(modified), Some(changed)) = (self.modified, self.changed) else { return false };
         let is_whole = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|at| at.subsec_nanos() == 0);
-        is_whole && changed.duration_since(modified).is_ok_and(|later| later > STABLE_AFTER)
+        self.is_ahead() || is_whole && changed.duration_since(modified).is_ok_and(|later| later > STABLE_AFTER)
+    }
+
+    /// Returns whether the file was changed before its modification time.
+    fn is_ahead(&self) -> bool {
+        self.changed.is_some_and(|changed| self.modified.is_some_and(|modified| modified > changed))
     }
 
     fn is_artificial(&self) -> bool {
-        self.modified.is_some_and(|at| at < SystemTime::UNIX_EPOCH + ARTIFICIAL_BEFORE)
+        let since = self.modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.is_some_and(|since| since < ARTIFICIAL_BEFORE || ARTIFICIAL.contains(&since))
     }
 
     /// Returns whether a change now would give the file another time than `at`.

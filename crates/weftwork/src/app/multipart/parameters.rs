@@ -45,7 +45,7 @@ fn file_name(text: &str) -> Result<Option<String>, InvalidDisposition> {
     match (plain, parameter(text, "filename*")) {
         (Some(plain), extended) => {
             let extended = extended.ok().flatten().and_then(|value| decoded(&value));
-            Ok(Some(extended.unwrap_or(plain)))
+            Ok(Some(extended.filter(|name| !name.is_empty()).unwrap_or(plain)))
         }
         (None, Ok(Some(extended))) => decoded(&extended).map(Some).ok_or(InvalidDisposition),
         (None, missing) => missing,
@@ -164,6 +164,7 @@ mod tests {
         extended("filename*=ISO-8859-1''%FC.txt", "\u{fc}.txt");
         extended("filename*=UTF-8''", "");
         // The other name counts if this one cannot be read.
+        extended("filename=a.txt; filename*=UTF-8''", "a.txt");
         extended("filename=a.txt; filename*=UTF-16''b.txt", "a.txt");
         extended("filename=a.txt; filename*=UTF-8''b; filename*=UTF-8''c", "a.txt");
     }
