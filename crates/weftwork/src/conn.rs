@@ -245,7 +245,7 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if matches!(self.phase, Phase::Deferred | Phase::Http2 | Phase::FeedBody | Phase::Drain)
+        if matches!(self.phase, Phase::Deferred | Phase::Http2 | Phase::FeedBody | Phase::Drain | Phase::Linger)
             && let Some(due) = self.deadline_of_phase(cx)
         {
             return due;
@@ -260,6 +260,9 @@ impl Conn {
     fn deadline_of_phase(&self, cx: &Context) -> Option<Tick> {
         if self.phase == Phase::Http2 {
             return Some(self.deadline_of_http2(cx));
+        }
+        if self.phase == Phase::Linger {
+            return self.awaits_reader().then(|| self.timer.progress().after(cx.settings.write_timeout));
         }
         let response = match self.phase {
             // Only the body counts, unless the client has to read first.

@@ -133,7 +133,13 @@ impl Conn {
     /// the response only when they cannot send, and a reset would make their sending fail first.
     #[inline(never)]
     pub(super) fn linger(&mut self, cx: &Context) -> Option<Step> {
-        if let Some(buffers) = self.buffers.as_deref_mut() {
+        if self.awaits_reader() {
+            self.read_last_frames(cx);
+            if !self.awaits_reader() {
+                self.phase = Phase::Done;
+                return None;
+            }
+        } else if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.input.clear();
             (buffers.start, buffers.raw) = (0, 0);
         }

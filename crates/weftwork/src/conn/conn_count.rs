@@ -13,23 +13,26 @@ pub(super) struct CountGuard {
     state: ConnState,
     /// Another value counts it, or it is one request of a connection that is counted.
     is_counted_elsewhere: bool,
+    /// The count that the requests of the connection share. The end of a connection may come after all of them.
+    shared: Option<Arc<OpenCount>>,
 }
 
 impl CountGuard {
     pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: false }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: false, shared: None }
     }
 
-    /// Leaves the count to what the requests of the connection share.
-    pub(super) fn share(&mut self) -> OpenCount {
+    /// Shares the count with the requests of the connection.
+    pub(super) fn share(&mut self) -> Arc<OpenCount> {
         self.is_counted_elsewhere = true;
-        OpenCount::new(self.counters.clone())
+        let open = OpenCount::new(self.counters.clone());
+        self.shared.insert(Arc::new(open)).clone()
     }
 
     /// Counts the states of one request of a connection.
     pub(super) fn of_stream(counters: &Arc<Counters>) -> CountGuard {
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: true }
+        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: true, shared: None }
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -15,6 +15,7 @@
 //! handler holds it.
 
 mod input;
+mod late;
 mod output;
 mod request;
 mod stop;
@@ -22,8 +23,9 @@ mod streams;
 
 use std::sync::Arc;
 
-use weftwork_wire::{After, Budget, Http2, Http2Settings, Window};
+use weftwork_wire::{Budget, Http2, Http2Settings, Window};
 
+use self::late::LateStreams;
 pub(super) use self::request::StreamEnd;
 use self::stop::Goaway;
 use self::streams::Streams;
@@ -83,6 +85,9 @@ pub(super) struct Http2Conn {
     http: Http2,
     hub: Arc<StreamHub>,
     streams: Streams,
+    late: LateStreams,
+    /// The last stream with an incremental response that had its turn.
+    last_turn: u32,
     /// Bytes of bodies that the client takes.
     send_window: Window,
     /// Bytes of bodies that the client may still send.
@@ -97,6 +102,9 @@ pub(super) struct Http2Conn {
     /// A block of fields was written. The first one tells the client that the table is empty.
     has_written_block: bool,
     goaway: Goaway,
+    /// Bytes of responses that were sent, and those that the client is known to have read.
+    data_sent: u64,
+    data_read: u64,
     begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
@@ -120,6 +128,8 @@ impl Conn {
                 stream => StreamHub::new(stream.local_addr(), open),
             },
             streams: Streams::new(&cx.counters),
+            late: LateStreams::default(),
+            last_turn: 0,
             send_window: Window::default(),
             recv_window: Window::default(),
             held: 0,
@@ -128,6 +138,8 @@ impl Conn {
             pinged_at: None,
             has_written_block: false,
             goaway: Goaway::default(),
+            data_sent: 0,
+            data_read: 0,
             begun: now,
             changed: Vec::new(),
             given: Vec::new(),
@@ -178,8 +190,7 @@ impl Conn {
             http2.collect(now, cx, output, &mut self.observed);
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
-            self.role = Role::Http1;
-            self.phase = Phase::Send(After::Linger);
+            self.end_http2();
             return None;
         }
         http2.streams.count();

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use weftwork::{Request, Response, Result};
+use weftwork_wire::ErrorCode;
 
 use super::CASE;
 use crate::Waits;
@@ -154,4 +155,31 @@ fn a_body_that_nobody_reads_is_not_awaited() {
     client.answer(next).is(200, "hello");
     drop(client);
     site.is_well();
+}
+
+/// RFC 9113 section 6.1: padding counts in the windows.
+#[test]
+fn a_body_of_padded_frames_arrives() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let stream = client.request("POST", "/echo-any", &[("content-length", "2000")], false);
+    for (at, byte) in noise(2000).into_iter().enumerate() {
+        client.wait("space for a frame", |client| client.space(stream) >= 257);
+        client.send_padded(stream, &[byte], 255, at == 1999);
+    }
+    client.answer(stream).is(200, noise(2000));
+}
+
+/// The request may be in its handler, so there is no status.
+#[test]
+fn trailers_above_a_limit_end_their_stream_with_an_error() {
+    let site = CASE.site();
+    let mut client = Http2Client::connect(&site.running);
+    let stream = client.request("POST", "/echo-any", &[], false);
+    client.send_data(stream, b"a body", false);
+    let names: Vec<String> = (0..101).map(|number| format!("name-{number}")).collect();
+    client.send_trailers(stream, &names.iter().map(|name| (name.as_str(), "value")).collect::<Vec<_>>());
+    assert_eq!(client.wait_for_reset(stream), ErrorCode::ENHANCE_YOUR_CALM);
+    let sibling = client.get("/");
+    client.answer(sibling).is(200, "hello");
 }

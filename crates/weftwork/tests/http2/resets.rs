@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weftwork::{Request, Response, Result, Running};
+use weftwork_wire::ErrorCode;
 
 use super::CASE;
 use crate::Waits;
@@ -158,4 +159,44 @@ fn a_flood_of_resets_ends_the_connection() {
     assert_eq!(client.goaways[0].1, weftwork_wire::ErrorCode::ENHANCE_YOUR_CALM);
     client.ends();
     site.is_well();
+}
+
+/// RFC 9113 section 5.1: what was on its way when the server reset a stream is dropped. The other requests of the connection are
+/// answered.
+#[test]
+fn what_was_on_its_way_at_a_reset_is_dropped() {
+    let long: &[(&str, &str)] = &[("content-length", "9999999")];
+    let bad: &[(&str, &str)] = &[("content-length", "many")];
+    // HEADERS with END_STREAM and END_HEADERS, and fields without HPACK's table.
+    let (valid, malformed) = (b"\0\x05lower\x04case", b"\0\x05Upper\x04case");
+    for (what, fields, code) in [
+        ("an early response", long, ErrorCode::NO_ERROR),
+        ("a malformed head", bad, ErrorCode::PROTOCOL_ERROR),
+        ("a body longer than declared", &[("content-length", "3")], ErrorCode::PROTOCOL_ERROR),
+        ("too many streams", &[], ErrorCode::REFUSED_STREAM),
+    ] {
+        for trailers in [valid, malformed] {
+            let site = CASE.site_with(|settings| settings.http2_streams_max(2));
+            let mut client = Http2Client::connect(&site.running);
+            let sibling = client.request("POST", "/echo-any", &[], false);
+            let blocks = code == ErrorCode::REFUSED_STREAM;
+            let other = blocks.then(|| client.request("POST", "/echo-any", &[], false));
+            let late = client.request("POST", "/", fields, false);
+            if what == "a body longer than declared" {
+                client.send_data(late, b"longer", false);
+            }
+            assert_eq!(client.wait_for_reset(late), code, "{what}");
+            for _ in 0..20 {
+                client.send_data(late, b"late", false);
+            }
+            let header = [&[0, 0, trailers.len() as u8, 1, 5], &late.to_be_bytes()[..]].concat();
+            client.send(&[&header[..], trailers].concat());
+            for upload in other.into_iter().chain([sibling]) {
+                client.send_data(upload, b"whole", true);
+                client.answer(upload).is(200, "whole");
+            }
+            assert_eq!((client.goaways.len(), client.reset_of(late)), (0, Some(code)), "{what}");
+            assert_eq!(site.running.stats().http2_resets_sent, 1, "{what}");
+        }
+    }
 }

@@ -176,3 +176,32 @@ fn what_is_flushed_arrives_while_the_handler_goes_on() {
     gates[1].open();
     client.answer(stream).is(200, "last");
 }
+
+/// RFC 9218 section 10: responses of the same urgency share the connection, however many there are.
+#[test]
+fn incremental_responses_share_the_connection() {
+    const FRAME: usize = (16 << 10) - 9;
+    let site = CASE.site();
+    let settings = Http2Settings { window: 1 << 20, ..Http2Settings::default() };
+    let mut client = Http2Client::connect_with(&site.running, &settings);
+    client.grants = false;
+    let streams: Vec<u32> =
+        (0..6).map(|_| client.request("GET", "/bytes/500000", &[("priority", "i")], true)).collect();
+    // The window of the connection has space for these.
+    client.wait("the first frames", |client| {
+        streams.iter().map(|stream| client.received(*stream)).sum::<usize>() == 65_535
+    });
+    // Each response is ready now, whenever its handler has run.
+    client.ping();
+    for turn in 1..4 {
+        let before: Vec<usize> = streams.iter().map(|stream| client.received(*stream)).collect();
+        client.grant(0, 12 * FRAME as u32);
+        client.wait("two frames of each", |client| {
+            streams.iter().map(|stream| client.received(*stream)).sum::<usize>() == 65_535 + turn * 12 * FRAME
+        });
+        for (stream, before) in streams.iter().zip(before) {
+            let more = client.received(*stream) - before;
+            assert!(more > 0, "stream {stream} got nothing in turn {turn}");
+        }
+    }
+}

@@ -240,3 +240,67 @@ fn a_client_that_answers_no_ping_is_gone() {
     assert!(!client.pings.is_empty());
     eventually("it has ended", || site.running.stats().connections == 0);
 }
+
+/// RFC 9113 section 6.8: a client may have sent the requests behind the last stream again already.
+#[test]
+fn no_goaway_names_a_higher_stream_than_the_one_before() {
+    let site = CASE.site_with(|settings| settings.age_max(Duration::from_millis(200)));
+    let mut client = Http2Client::connect(&site.running);
+    let upload = client.request("POST", "/echo-any", &[], false);
+    client.wait_for_goaways(2);
+    let refused = client.get("/");
+    assert_eq!(client.wait_for_reset(refused), ErrorCode::REFUSED_STREAM);
+    client.grant(0, 0);
+    client.wait_for_goaways(3);
+    assert_eq!(client.goaways[2], (upload, ErrorCode::PROTOCOL_ERROR));
+}
+
+/// The client reads slowly, and confirms what it has read. If the server closed its socket meanwhile, the kernel would answer
+/// with a reset, and the rest of the response would be lost.
+#[test]
+fn a_slow_client_gets_the_end_of_its_response() {
+    const LENGTH: usize = 3 << 20;
+    let site = CASE.site();
+    let settings = Http2Settings { window: 2 * LENGTH as u32, ..Http2Settings::default() };
+    let mut client = Http2Client::connect_with(&site.running, &settings);
+    client.grants = false;
+    client.grant(0, 2 * LENGTH as u32);
+    let stream = client.get(&format!("/bytes/{LENGTH}"));
+    client.wait_for_head(stream);
+    let status = site.running.status();
+    let inside = site.inside.clone();
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+    eventually("it is told", || status.is_stopping());
+    while !client.has_answer(stream) {
+        let before = client.received(stream);
+        client.wait_for_bytes(stream, before + 1);
+        client.grant(0, 1000);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    client.answer(stream).is(200, noise(LENGTH));
+    client.ends();
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+    drop(inside);
+}
+
+/// A connection that only waits for its client hides no other one from the report.
+#[test]
+fn a_response_that_is_cut_is_counted_beside_a_connection_that_lingers() {
+    let Some(gate) = CASE.gate() else { return };
+    let site = CASE.site();
+    let mut cut = Http2Client::connect(&site.running);
+    cut.get(gate);
+    site.inside.gate.wait_for(1);
+    let mut lingers = Http2Client::connect(&site.running);
+    let stream = lingers.get("/");
+    lingers.answer(stream).is(200, "hello");
+    let inside = site.inside.clone();
+    let stop = std::thread::spawn(move || site.running.shutdown(Duration::from_secs(1)));
+    // The client reads the end of the connection, and does not close its socket.
+    lingers.wait_for_goaways(2);
+    let report = stop.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 1), "{report}");
+    inside.gate.open();
+    drop((cut, lingers));
+}

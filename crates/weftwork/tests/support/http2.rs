@@ -214,6 +214,23 @@ impl Http2Client {
         self.send(&out);
     }
 
+    /// Sends a part of a body with padding, which the windows must allow too.
+    #[track_caller]
+    pub(crate) fn send_padded(&mut self, stream: u32, data: &[u8], padding: u8, ends: bool) {
+        let length = 1 + data.len() + usize::from(padding);
+        let exchange = self.streams.get_mut(&stream).expect("a stream of this client");
+        exchange.send_window.take(length as u32, stream).expect("a window");
+        self.send_window.take(length as u32, 0).expect("a window");
+        let mut out = (length as u32).to_be_bytes()[1..].to_vec();
+        // DATA with PADDED, and END_STREAM.
+        out.extend_from_slice(&[0, 8 | u8::from(ends)]);
+        out.extend_from_slice(&stream.to_be_bytes());
+        out.push(padding);
+        out.extend_from_slice(data);
+        out.resize(9 + length, 0);
+        self.send(&out);
+    }
+
     #[track_caller]
     pub(crate) fn send_trailers(&mut self, stream: u32, fields: &[(&str, &str)]) {
         let fields: Vec<_> = fields.iter().map(|(name, value)| field(name, value)).collect();
@@ -320,11 +337,12 @@ impl Http2Client {
         }
     }
 
-    /// Expects that the server ends the connection, and has sent whole frames before.
+    /// Expects that the server ends the connection, and has sent whole frames before. Then ends it too, as clients do.
     #[track_caller]
     pub(crate) fn ends(&mut self) {
         while self.read_more() {}
         assert!(self.input.is_empty(), "a part of a frame is the last: {:?}", self.input);
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// Ends the connection in both directions, without a word.

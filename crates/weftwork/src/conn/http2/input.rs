@@ -152,6 +152,7 @@ impl Conn {
             end_code: opened.fault.as_ref().map_or(ErrorCode::NO_ERROR, Http2Fault::code),
             is_refused: opened.fault.is_some(),
             client_ended: opened.ends,
+            is_padded: false,
             given: 0,
             taken: 0,
             response: ResponsePart::Head,
@@ -226,8 +227,8 @@ impl Http2Conn {
             Frame::StreamError { fault, ends, is_request } => {
                 return self.take_stream_error(fault, ends, is_request, &mut request.head, to);
             }
-            Frame::Data { stream, start, len, flow, ends, .. } => {
-                self.take_data(stream, &bytes[start..start + len], flow, ends, to)?;
+            Frame::Data { stream, start, len, flow, padding, ends } => {
+                self.take_data(stream, &bytes[start..start + len], (flow, padding), ends, to)?;
                 self.grant_connection(to.cx, to.output);
             }
             Frame::Trailers { stream } => self.take_trailers(stream, request, to)?,
@@ -235,6 +236,7 @@ impl Http2Conn {
             Frame::Window { stream, by } => self.take_window(stream, by, to)?,
             Frame::Reset { stream, code } => {
                 to.cx.record(Event::ResetReceived(code.into()));
+                self.drops_late(stream, 0, true);
                 self.take_reset(stream);
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.client_reset = true;
@@ -253,7 +255,7 @@ impl Http2Conn {
                 }
             }
             Frame::Ping(data) => Http2::write_ping_ack(data, to.output),
-            Frame::PingAcked(data) => self.goaway.take_ping(data),
+            Frame::PingAcked(data) => self.take_ping(data),
             Frame::GoAway { .. } => self.goaway.client_leaves(),
             Frame::NeedMore
             | Frame::Part
@@ -276,6 +278,9 @@ impl Http2Conn {
         if self.streams.are_full(to.cx.settings.http2_streams_max as usize) || !self.goaway.takes(stream) {
             self.charge(CostlyFrame::Refused, Budget::REFUSED, to)?;
             write_reset(stream, ErrorCode::REFUSED_STREAM, to.output, to.cx);
+            if !ends {
+                self.late.push(stream, Window::default());
+            }
             return Ok(None);
         }
         Ok(Some(Opened { stream, ends, priority, is_connect: false, fault: None }))
@@ -295,6 +300,9 @@ impl Http2Conn {
             head.framing = Framing::None;
             return Ok(opened.map(|opened| Opened { fault: Some(fault), ..opened }));
         }
+        if self.drops_late(stream, 0, ends) {
+            return Ok(None);
+        }
         let is_head = fault.status().is_some();
         match self.streams.get_mut(stream) {
             None if is_head => return Err(Http2Fault::connection(Violation::StreamClosed)),
@@ -303,7 +311,9 @@ impl Http2Conn {
             }
             _ => {}
         }
-        self.reset(stream, fault.code(), to);
+        // Trailers above a limit have no status, because the request may be in its handler.
+        let code = if fault.code() == ErrorCode::NO_ERROR { ErrorCode::ENHANCE_YOUR_CALM } else { fault.code() };
+        self.reset(stream, code, to);
         Ok(None)
     }
 
@@ -338,15 +348,14 @@ impl Http2Conn {
         &mut self,
         stream: u32,
         data: &[u8],
-        flow: u32,
+        (flow, padding): (u32, u32),
         ends: bool,
         to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
         self.recv_window.take(flow, 0)?;
         let Some(entry) = self.streams.get_mut(stream).filter(|entry| !entry.is_reset || entry.client_reset)
         else {
-            // The stream is over. The client may not know that yet.
-            if flow > 0 {
+            if !self.drops_late(stream, flow, ends) && flow > 0 {
                 self.charge(CostlyFrame::LateData, Budget::LATE_DATA, to)?;
                 self.reset(stream, ErrorCode::STREAM_CLOSED, to);
             }
@@ -365,6 +374,7 @@ impl Http2Conn {
             return self.reset_at_cost(fault, to);
         }
         entry.client_ended = ends;
+        entry.is_padded |= padding > 0;
         let framing = entry.framing;
         let before = entry.given;
         entry.pipe.give(|to| {
@@ -392,15 +402,11 @@ impl Http2Conn {
         trailers: &Buffers,
         to: &mut Replies<'_>,
     ) -> Result<(), Http2Fault> {
-        let Some(entry) = self.streams.get_mut(stream) else {
-            return Err(Http2Fault::connection(Violation::StreamClosed));
-        };
-        if entry.is_closed_by_client() {
-            return Err(Http2Fault::connection(Violation::StreamClosed));
-        }
-        if entry.is_reset {
+        if self.drops_late(stream, 0, true) {
             return Ok(());
         }
+        let open = self.streams.get_mut(stream).filter(|entry| !entry.is_closed_by_client());
+        let entry = open.ok_or(Http2Fault::connection(Violation::StreamClosed))?;
         if entry.is_refused {
             entry.client_ended = true;
             return Ok(());

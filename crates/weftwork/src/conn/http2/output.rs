@@ -36,6 +36,7 @@ impl Http2Conn {
         let mut sink = Sink {
             output,
             window: &mut self.send_window,
+            data_sent: &mut self.data_sent,
             budget: &mut self.budget,
             frame_bytes_max: self.http.peer().frame_bytes_max.min(DATA_BYTES_MAX),
             has_written_block: &mut self.has_written_block,
@@ -61,10 +62,13 @@ impl Http2Conn {
             let mut goes_on = true;
             while goes_on && !sink.is_full() {
                 goes_on = false;
-                for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
+                // The output has space for two frames, so the turn goes on where the last one has ended.
+                let last = self.last_turn;
+                for stream in self.streams.iter_mut_after(last).filter(|stream| of_urgency(stream)) {
                     if stream.is_incremental() && !sink.is_full() {
                         stream.send(1, &mut sink);
                         goes_on |= stream.is_ready;
+                        self.last_turn = stream.id;
                     }
                 }
             }
@@ -77,7 +81,7 @@ impl Http2Conn {
 
     /// Ends the streams that are over, and grants what their requests have read.
     fn settle(&mut self, cx: &Context, output: &mut Vec<u8>) {
-        let Http2Conn { streams, held, budget, .. } = self;
+        let Http2Conn { streams, late, held, budget, .. } = self;
         *held = 0;
         streams.retain(|stream| {
             if stream.is_closed && !stream.is_done() {
@@ -95,6 +99,8 @@ impl Http2Conn {
             if is_over {
                 if !stream.is_reset {
                     budget.earn(Budget::RESPONSE);
+                } else if !stream.is_closed_by_client() {
+                    late.push(stream.id, stream.recv_window);
                 }
                 return false;
             }
@@ -145,8 +151,8 @@ impl StreamEntry {
         };
         let wanted = window.saturating_sub(self.given - self.taken) as u32;
         // No more than the body is long.
-        let wanted =
-            self.body.left().map_or(wanted, |left| wanted.min(left.min(u64::from(Window::MAX)) as u32));
+        let left = self.body.left().filter(|_| !self.is_padded).unwrap_or(u64::MAX);
+        let wanted = u64::from(wanted).min(left) as u32;
         grant(&mut self.recv_window, self.id, wanted, output);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use weftwork_wire::{ErrorCode, Http2, Http2Fault};
+use weftwork_wire::{After, ErrorCode, Frame, Head, Http2, Http2Fault};
 
 use super::streams::ResponsePart;
 use super::{Http2Conn, Role};
 use crate::conn::close::FIRST_REQUEST;
 use crate::conn::observed::Observed;
 use crate::conn::refusal::{Peer, log_client};
-use crate::conn::{Conn, Flushed};
+use crate::conn::{Conn, Flushed, Phase};
 use crate::message::observer::ResponseEnd;
-use crate::transport::Tick;
+use crate::transport::{Buffers, Tick};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{Event, GoawayReason};
@@ -20,6 +20,10 @@ use crate::transport::events::{Event, GoawayReason};
 const ANNOUNCED: u32 = 0x7fff_ffff;
 /// Content of the PING that follows the first GOAWAY.
 const PING: [u8; 8] = *b"goaway\r\n";
+/// Content of the PING that follows the last response.
+const LAST_PING: [u8; 8] = *b"the end\n";
+/// Bytes at the end of the last responses that a client has read before `linger_timeout` is over, however slow it is.
+const TAIL_BYTES: u64 = 32 << 10;
 /// Time for the client to answer that PING.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 /// Time for the client to answer the PING of a quiet connection, if `heartbeat` is shorter. Mobile networks may take seconds.
@@ -31,6 +35,8 @@ pub(super) struct Goaway {
     step: GoawayStep,
     /// The client opens no more streams.
     is_of_client: bool,
+    /// Bytes of responses that were sent before the first GOAWAY.
+    sent_before: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,12 +72,6 @@ impl Goaway {
         }
     }
 
-    pub(super) fn take_ping(&mut self, data: [u8; 8]) {
-        if data == PING && matches!(self.step, GoawayStep::Announced { .. }) {
-            self.step = GoawayStep::Answered;
-        }
-    }
-
     pub(super) fn client_leaves(&mut self) {
         self.is_of_client = true;
     }
@@ -101,8 +101,35 @@ impl Http2Conn {
     /// Ends the connection over an error of the client.
     pub(super) fn fail(&mut self, fault: &Http2Fault, output: &mut Vec<u8>, cx: &Context) {
         cx.record(Event::GoawaySent(fault.into()));
-        Http2::write_goaway(self.http.last_stream(), fault.code(), output);
+        Http2::write_goaway(self.last_stream(), fault.code(), output);
         self.goaway.step = GoawayStep::Failed;
+    }
+
+    /// Returns the last stream that may be answered. A later GOAWAY names no higher one (RFC 9113 section 6.8).
+    fn last_stream(&self) -> u32 {
+        match self.goaway.step {
+            GoawayStep::Last { stream } => stream,
+            _ => self.http.last_stream(),
+        }
+    }
+
+    /// Takes the answer to a PING. The client has read what was sent before.
+    pub(super) fn take_ping(&mut self, data: [u8; 8]) {
+        match data {
+            PING => {
+                self.data_read = self.goaway.sent_before;
+                if matches!(self.goaway.step, GoawayStep::Announced { .. }) {
+                    self.goaway.step = GoawayStep::Answered;
+                }
+            }
+            LAST_PING => self.data_read = self.data_sent,
+            _ => {}
+        }
+    }
+
+    /// Returns whether the client may still have much to read.
+    fn has_long_tail(&self) -> bool {
+        self.goaway.step != GoawayStep::Failed && self.data_sent - self.data_read > TAIL_BYTES
     }
 
     /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
@@ -117,6 +144,7 @@ impl Http2Conn {
                 cx.record(Event::GoawaySent(why));
                 Http2::write_goaway(ANNOUNCED, ErrorCode::NO_ERROR, output);
                 Http2::write_ping(PING, output);
+                self.goaway.sent_before = self.data_sent;
                 self.goaway.step = GoawayStep::Announced { until: now.after(ROUND_TRIP) };
             }
             GoawayStep::Announced { until } if now >= until => self.goaway.step = GoawayStep::Answered,
@@ -197,6 +225,50 @@ impl Conn {
         log_client(cx, format_args!("closing {}: {fault}", Peer(self)));
     }
 
+    /// Begins the end of a connection of HTTP/2 that has sent its last response. A client that reads slowly sends WINDOW_UPDATE
+    /// meanwhile, and the kernel answers those with a reset once the socket is closed: the rest would be lost. So the socket is
+    /// kept until the client has answered a PING.
+    #[cold]
+    pub(super) fn end_http2(&mut self) {
+        self.phase = Phase::Send(After::Linger);
+        match &mut self.role {
+            Role::Connection(http2) if http2.has_long_tail() => {
+                let output = &mut self.buffers.get_or_insert_default().output;
+                Http2::write_ping(LAST_PING, output);
+            }
+            _ => self.role = Role::Http1,
+        }
+    }
+
+    /// Returns whether this waits for a client that may still have much to read.
+    #[cold]
+    pub(in crate::conn) fn awaits_reader(&self) -> bool {
+        matches!(&self.role, Role::Connection(http2) if http2.has_long_tail())
+    }
+
+    /// Takes frames of a client that reads the end of its responses.
+    #[cold]
+    pub(in crate::conn) fn read_last_frames(&mut self, cx: &Context) {
+        let Role::Connection(http2) = &mut self.role else { return };
+        let Some(Buffers { input, start, .. }) = self.buffers.as_deref_mut() else { return };
+        let (mut head, mut text) = (Head::default(), Vec::new());
+        loop {
+            let read = http2.http.read(&input[*start..], &cx.limits, &mut head, &mut text);
+            let Ok((used, frame)) = read else {
+                self.role = Role::Http1;
+                return;
+            };
+            *start += used;
+            match frame {
+                Frame::NeedMore => break,
+                Frame::PingAcked(data) => http2.take_ping(data),
+                _ => {}
+            }
+        }
+        input.drain(..*start);
+        *start = 0;
+    }
+
     /// Ends a connection of HTTP/2 whose requests are in progress, because the server ends. Its client learns which requests were
     /// not begun, so that it may send them again (RFC 9113 section 8.7). No thread waits for the client.
     #[cold]
@@ -246,7 +318,7 @@ impl Conn {
             cx.record(Event::TimedOut(TimeoutKind::Head));
         }
         cx.record(Event::GoawaySent(why));
-        Http2::write_goaway(http2.http.last_stream(), ErrorCode::NO_ERROR, output);
+        Http2::write_goaway(http2.last_stream(), ErrorCode::NO_ERROR, output);
         http2.goaway.step = GoawayStep::Failed;
     }
 

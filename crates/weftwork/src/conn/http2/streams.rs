@@ -30,6 +30,8 @@ pub(super) struct StreamEntry {
     pub(super) is_refused: bool,
     /// The client has sent everything.
     pub(super) client_ended: bool,
+    /// The client pads its frames, so the windows must be larger than the body.
+    pub(super) is_padded: bool,
     /// Bytes that were passed to the request, and those that it has read.
     pub(super) given: u64,
     pub(super) taken: u64,
@@ -139,6 +141,13 @@ impl Streams {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StreamEntry> {
         self.entries.iter_mut()
+    }
+
+    /// Returns all, those after this number first.
+    pub(super) fn iter_mut_after(&mut self, id: u32) -> impl Iterator<Item = &mut StreamEntry> {
+        let at = self.entries.partition_point(|stream| stream.id <= id);
+        let (before, after) = self.entries.split_at_mut(at);
+        after.iter_mut().chain(before)
     }
 
     /// Removes what `is_over`.

@@ -28,6 +28,7 @@ pub(super) const DATA_BYTES_MAX: u32 = (16 << 10) - FRAME_HEADER_BYTES as u32;
 pub(super) struct Sink<'a> {
     pub(super) output: &'a mut Vec<u8>,
     pub(super) window: &'a mut Window,
+    pub(super) data_sent: &'a mut u64,
     pub(super) budget: &'a mut Budget,
     pub(super) frame_bytes_max: u32,
     pub(super) has_written_block: &'a mut bool,
@@ -233,6 +234,7 @@ impl StreamEntry {
         // They were just compared.
         let _ = sink.window.take(len as u32, 0);
         let _ = self.send_window.take(len as u32, self.id);
+        *sink.data_sent += len as u64;
         let is_cut = u64::from(window) < available.min(u64::from(sink.frame_bytes_max));
         sink.budget.note_data(len, is_cut);
         self.response = match (is_last, has_ended) {

@@ -18,7 +18,7 @@ pub(crate) struct StreamHub {
     #[cfg_attr(not(feature = "_tls"), allow(dead_code))]
     pub(super) memory: Option<Arc<dyn Duplex>>,
     /// Counts the connection. Each of its requests holds the hub.
-    pub(super) open: Option<OpenCount>,
+    pub(super) open: Option<Arc<OpenCount>>,
 }
 
 #[derive(Default)]
@@ -35,12 +35,12 @@ impl fmt::Debug for HubState {
 }
 
 impl StreamHub {
-    pub(crate) fn new(local_addr: Option<SocketAddr>, open: Option<OpenCount>) -> Arc<StreamHub> {
+    pub(crate) fn new(local_addr: Option<SocketAddr>, open: Option<Arc<OpenCount>>) -> Arc<StreamHub> {
         Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: None, open })
     }
 
     /// The hub of a connection without a socket.
-    pub(crate) fn in_memory(memory: Arc<dyn Duplex>, open: Option<OpenCount>) -> Arc<StreamHub> {
+    pub(crate) fn in_memory(memory: Arc<dyn Duplex>, open: Option<Arc<OpenCount>>) -> Arc<StreamHub> {
         let local_addr = memory.local_addr();
         Arc::new(StreamHub { state: Mutex::default(), local_addr, memory: Some(memory), open })
     }
