@@ -245,8 +245,10 @@ impl Conn {
 
     /// Returns the next deadline of the peer, and its kind. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        if matches!(self.phase, Phase::Deferred | Phase::Http2 | Phase::FeedBody | Phase::Drain | Phase::Linger)
-            && let Some(due) = self.deadline_of_phase(cx)
+        if matches!(
+            self.phase,
+            Phase::Deferred | Phase::Http2 | Phase::FeedBody | Phase::Drain | Phase::Linger
+        ) && let Some(due) = self.deadline_of_phase(cx)
         {
             return due;
         }

@@ -137,6 +137,11 @@ fn what_cannot_be_used_is_named() {
         let err = passing(&[&socket], variables, &format!("--bind {bind}")).mistake();
         assert!(err.contains(want), "{bind}: {err}");
     }
+    // Without a flag, the clients of the socket would wait for a server at another address.
+    for count in ["many", "-1", "20000"] {
+        let err = passing(&[&socket], &format!("LISTEN_FDS={count}"), "").mistake();
+        assert!(err.contains(&format!("invalid LISTEN_FDS \"{count}\"")), "{err}");
+    }
     let err = passing(&[&udp], "", "--bind fd:3").mistake();
     assert!(err.contains("it is not a stream socket"), "{err}");
     let err = passing(&[&socket], "", "--bind fd:3 --bind fd:3").mistake();

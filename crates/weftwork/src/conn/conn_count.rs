@@ -20,7 +20,12 @@ pub(super) struct CountGuard {
 impl CountGuard {
     pub(super) fn new(counters: &Arc<Counters>) -> CountGuard {
         counters.connections.fetch_add(1, Ordering::Relaxed);
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: false, shared: None }
+        CountGuard {
+            counters: counters.clone(),
+            state: ConnState::Idle,
+            is_counted_elsewhere: false,
+            shared: None,
+        }
     }
 
     /// Shares the count with the requests of the connection.
@@ -32,7 +37,12 @@ impl CountGuard {
 
     /// Counts the states of one request of a connection.
     pub(super) fn of_stream(counters: &Arc<Counters>) -> CountGuard {
-        CountGuard { counters: counters.clone(), state: ConnState::Idle, is_counted_elsewhere: true, shared: None }
+        CountGuard {
+            counters: counters.clone(),
+            state: ConnState::Idle,
+            is_counted_elsewhere: true,
+            shared: None,
+        }
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -419,8 +419,8 @@ impl<'c> Request<'c> {
     ///
     /// - while a request waits for a thread (503)
     /// - while a proxy waits for its upstream
-    /// - while a response is sent [later](crate::Response::later) or delayed
-    /// - during a feed, or a [pause](crate::BodyWriter::pause) of a stream
+    /// - while a [future](crate::Response::when) makes the response, or during an [endless](crate::Response::endless) one
+    /// - during a [pause](crate::BodyWriter::pause) of a stream
     ///
     /// In all other cases it gets its response.
     pub fn client_gone(&self) -> bool {

@@ -77,7 +77,8 @@ impl Content {
     fn is_time_set(&self) -> bool {
         let (Some(modified), Some(changed)) = (self.modified, self.changed) else { return false };
         let is_whole = modified.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|at| at.subsec_nanos() == 0);
-        self.is_ahead() || is_whole && changed.duration_since(modified).is_ok_and(|later| later > STABLE_AFTER)
+        self.is_ahead()
+            || is_whole && changed.duration_since(modified).is_ok_and(|later| later > STABLE_AFTER)
     }
 
     /// Returns whether the file was changed before its modification time.

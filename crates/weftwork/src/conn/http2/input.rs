@@ -312,7 +312,8 @@ impl Http2Conn {
             _ => {}
         }
         // Trailers above a limit have no status, because the request may be in its handler.
-        let code = if fault.code() == ErrorCode::NO_ERROR { ErrorCode::ENHANCE_YOUR_CALM } else { fault.code() };
+        let code =
+            if fault.code() == ErrorCode::NO_ERROR { ErrorCode::ENHANCE_YOUR_CALM } else { fault.code() };
         self.reset(stream, code, to);
         Ok(None)
     }

@@ -11,10 +11,10 @@ use crate::conn::observed::Observed;
 use crate::conn::refusal::{Peer, log_client};
 use crate::conn::{Conn, Flushed, Phase};
 use crate::message::observer::ResponseEnd;
-use crate::transport::{Buffers, Tick};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::TimeoutKind;
 use crate::transport::events::{Event, GoawayReason};
+use crate::transport::{Buffers, Tick};
 
 /// Number of a GOAWAY that only announces the next one.
 const ANNOUNCED: u32 = 0x7fff_ffff;

@@ -66,15 +66,16 @@ pub(crate) fn take(address: &str) -> Result<Vec<OwnedFd>> {
 
 /// Returns whether a supervisor has passed sockets in `LISTEN_FDS` that nobody has taken.
 pub(crate) fn are_waiting() -> bool {
-    Passed::all(variable).is_ok_and(|passed| passed.iter().any(|passed| is_inherited(passed.number)))
+    // An invalid variable is an error of the address that takes the sockets.
+    Passed::all(variable).map_or(true, |passed| passed.iter().any(|passed| is_inherited(passed.number)))
 }
 
 /// Logs the sockets that no address uses, because their clients would wait without an end.
 pub(crate) fn warn_of_unused() {
-    let passed = Passed::all(variable).unwrap_or_else(|error| {
-        log_line!(Warn, "{error}, so its sockets are ignored");
-        Vec::new()
-    });
+    let passed = match Passed::all(variable) {
+        Ok(passed) => passed,
+        Err(error) => return log_line!(Warn, "{error}, so its sockets are ignored"),
+    };
     for Passed { number, name } in passed.iter().filter(|passed| is_inherited(passed.number)) {
         log_line!(
             Warn,
@@ -82,7 +83,7 @@ pub(crate) fn warn_of_unused() {
              wait without an end: listen at systemd:{name}, fd:{number} or systemd:*"
         );
     }
-    let for_other = passed.is_empty() && variable("LISTEN_FDS").is_some();
+    let for_other = passed.is_empty() && variable("LISTEN_FDS").is_some() && !is_for_this_process(&variable);
     if let Some(pid) = variable("LISTEN_PID").filter(|_| for_other && is_listener(FIRST)) {
         log_line!(
             Warn,
@@ -97,11 +98,15 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
+fn is_for_this_process(variable: impl Fn(&str) -> Option<String>) -> bool {
+    variable("LISTEN_PID").is_none_or(|pid| pid.trim().parse() == Ok(std::process::id()))
+}
+
 impl Passed {
     /// Reads the variables. A missing `LISTEN_PID` counts as this process, because some launchers cannot know it.
     fn all(variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Passed>> {
         let Some(count) = variable("LISTEN_FDS") else { return Ok(Vec::new()) };
-        if variable("LISTEN_PID").is_some_and(|pid| pid.trim().parse() != Ok(std::process::id())) {
+        if !is_for_this_process(&variable) {
             return Ok(Vec::new());
         }
         let parsed = count.trim().parse().ok().filter(|count| (0..=PASSED_MAX).contains(count));

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
@@ -13,9 +14,6 @@ use crate::error::Result;
 use crate::message::drop_caught::caught;
 use crate::transport::log_file::LogFile;
 use crate::transport::log_queue::log_line;
-
-/// Maximum number of signals that wait for the thread. More signals ask for the same again.
-const WAITING_MAX: usize = 2;
 
 /// Functions of the program that a reload calls.
 #[derive(Clone, Default)]
@@ -33,38 +31,53 @@ impl fmt::Debug for ReloadHooks {
     }
 }
 
+/// Work that the thread has not begun. Several signals of a kind ask for the same.
+#[derive(Default)]
+struct Wanted {
+    reload: AtomicBool,
+    reopen_logs: AtomicBool,
+}
+
 /// Sends the work to its thread, which starts at the first signal.
 pub(crate) struct Maintenance {
     hooks: ReloadHooks,
-    thread: Option<SyncSender<SignalEvent>>,
+    wanted: Arc<Wanted>,
+    thread: Option<SyncSender<()>>,
 }
 
 impl Maintenance {
     pub(crate) fn new(hooks: ReloadHooks) -> Maintenance {
-        Maintenance { hooks, thread: None }
+        Maintenance { hooks, wanted: Arc::default(), thread: None }
     }
 
     /// Begins the work of SIGHUP or SIGUSR1. Other events need none.
     pub(crate) fn handle(&mut self, event: SignalEvent) {
-        if !matches!(event, SignalEvent::Reload | SignalEvent::ReopenLogs) {
-            return;
+        match event {
+            SignalEvent::Reload => &self.wanted.reload,
+            SignalEvent::ReopenLogs => &self.wanted.reopen_logs,
+            _ => return,
         }
+        .store(true, Ordering::SeqCst);
         if self.thread.is_none() {
-            let (sender, events) = sync_channel(WAITING_MAX);
-            let hooks = self.hooks.clone();
-            let started = Builder::new().name("weft-reload".into()).spawn(move || work(&hooks, &events));
+            let (sender, wakes) = sync_channel(1);
+            let (hooks, wanted) = (self.hooks.clone(), self.wanted.clone());
+            let started =
+                Builder::new().name("weft-reload".into()).spawn(move || work(&hooks, &wanted, &wakes));
             self.thread = started.is_ok().then_some(sender);
         }
         if let Some(thread) = &self.thread {
-            let _ = thread.try_send(event);
+            // If it is full, the thread looks again after what it does now.
+            let _ = thread.try_send(());
         }
     }
 }
 
-fn work(hooks: &ReloadHooks, events: &Receiver<SignalEvent>) {
-    for event in events {
-        if event == SignalEvent::ReopenLogs {
+fn work(hooks: &ReloadHooks, wanted: &Wanted, wakes: &Receiver<()>) {
+    for () in wakes {
+        if wanted.reopen_logs.swap(false, Ordering::SeqCst) {
             reopen("SIGUSR1");
+        }
+        if !wanted.reload.swap(false, Ordering::SeqCst) {
             continue;
         }
         notify::notify(&notify::reloading());
@@ -123,5 +136,31 @@ mod tests {
         }
         drop((maintenance, calls));
         assert!(called.recv().is_err(), "SIGUSR1 calls none");
+    }
+
+    /// What a reload reads may have changed after it has begun.
+    #[test]
+    fn a_signal_during_a_reload_asks_for_another() {
+        let (calls, called) = channel();
+        let (lets, may) = channel::<()>();
+        let (mut hooks, may) = (ReloadHooks::default(), std::sync::Mutex::new(may));
+        hooks.push(move || {
+            calls.send(()).unwrap();
+            may.lock().unwrap().recv().unwrap();
+            Ok(())
+        });
+        let mut maintenance = Maintenance::new(hooks);
+        maintenance.handle(SignalEvent::Reload);
+        called.recv_timeout(Duration::from_secs(20)).unwrap();
+        for event in
+            [SignalEvent::ReopenLogs, SignalEvent::ReopenLogs, SignalEvent::Reload, SignalEvent::Reload]
+        {
+            maintenance.handle(event);
+        }
+        lets.send(()).unwrap();
+        called.recv_timeout(Duration::from_secs(20)).expect("the second reload");
+        lets.send(()).unwrap();
+        drop(maintenance);
+        assert!(called.recv().is_err(), "and no third one");
     }
 }
