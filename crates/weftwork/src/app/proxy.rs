@@ -48,8 +48,8 @@ use crate::transport::log_queue::log_line;
 /// share a connection of HTTP/2, or fewer if the server says so. Then there is another connection. A thread reads each of
 /// them. A response of which 256 KiB wait for its client stops at the server, and delays no other. A request that the
 /// server has not begun (GOAWAY, `REFUSED_STREAM`) is sent again, up to twice, if its body was at most 64 KiB so far.
-/// Trailers are forwarded in both directions, so gRPC works. An upgrade, and a user that is known by the connection
-/// (NTLM), use HTTP/1.1.
+/// Trailers are forwarded in both directions, so gRPC works. A server that speaks HTTP/1.1 gets none. An upgrade, and a
+/// user that is known by the connection (NTLM), use HTTP/1.1.
 ///
 /// **Fields.** Fields for a single connection are not forwarded (RFC 9110 section 7.6.1). That the client
 /// accepts trailers is stated again for the new connection. Other fields are forwarded unchanged, except fields

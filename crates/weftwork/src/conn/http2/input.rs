@@ -306,6 +306,8 @@ impl Http2Conn {
         let is_head = fault.status().is_some();
         match self.streams.get_mut(stream) {
             None if is_head => return Err(Http2Fault::connection(Violation::StreamClosed)),
+            // RFC 9113 section 6.4: a stream that is idle is not reset.
+            None if stream > self.http.last_stream() => return Err(Http2Fault::connection(fault.violation)),
             Some(entry) if is_head && entry.is_closed_by_client() => {
                 return Err(Http2Fault::connection(Violation::StreamClosed));
             }

@@ -83,7 +83,7 @@ pub(crate) fn warn_of_unused() {
              wait without an end: listen at systemd:{name}, fd:{number} or systemd:*"
         );
     }
-    let for_other = passed.is_empty() && variable("LISTEN_FDS").is_some() && !is_for_this_process(&variable);
+    let for_other = passed.is_empty() && variable("LISTEN_FDS").is_some() && !is_for_this_process(variable);
     if let Some(pid) = variable("LISTEN_PID").filter(|_| for_other && is_listener(FIRST)) {
         log_line!(
             Warn,
