@@ -264,7 +264,7 @@ impl Conn {
             return Some(self.deadline_of_http2(cx));
         }
         if self.phase == Phase::Linger {
-            return self.awaits_reader().then(|| self.timer.progress().after(cx.settings.write_timeout));
+            return self.awaits_reader().then(|| self.timer.reader_deadline(&cx.settings));
         }
         let response = match self.phase {
             // Only the body counts, unless the client has to read first.

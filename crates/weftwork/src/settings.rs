@@ -234,7 +234,8 @@ settings! {
     /// Time to keep reading from a client after closing early, so that a reset does not destroy the response (RFC 9112
     /// section 9.6). Also the time to wait for a WebSocket client to confirm a close, and for the other side to close an
     /// upgraded connection that is done. Default: 2 s, several round trips on a slow network. When exceeded: the
-    /// connection closes. 0 closes at once.
+    /// connection closes. 0 closes at once. A client of HTTP/2 that may still read a long response (it has not answered a
+    /// PING behind the response) gets `write_timeout` after each of its frames, and four times as long in all.
     linger_timeout: Duration = Duration::from_secs(2), "time to keep reading after closing early (0s: off)";
     /// Maximum number of bytes read and dropped during `linger_timeout`. Default: 1 MiB, what a fast client has sent
     /// before it sees the response. When exceeded: no more is read, and the client has the rest of `linger_timeout` to

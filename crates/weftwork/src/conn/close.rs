@@ -135,7 +135,7 @@ impl Conn {
     pub(super) fn linger(&mut self, cx: &Context) -> Option<Step> {
         if self.awaits_reader() {
             self.read_last_frames(cx);
-            if !self.awaits_reader() {
+            if self.has_read_end() {
                 self.phase = Phase::Done;
                 return None;
             }
@@ -164,7 +164,7 @@ impl Conn {
 
     /// Returns whether everything was sent to the peer, and the peer has sent nothing for this time.
     pub(crate) fn is_lingering_for(&self, time: Duration, now: Tick) -> bool {
-        self.is_lingering() && self.timer.progress().after(time) <= now
+        self.is_lingering() && !self.awaits_reader() && self.timer.progress().after(time) <= now
     }
 
     /// Drops a request that has waited for a thread if no client waits for its response. A client that has given up

@@ -33,9 +33,12 @@ use super::{Conn, Phase, Step};
 use crate::message::{BodyPart, WakeConn};
 use crate::transport::context::Context;
 use crate::transport::deadlines::{PeerTimer, TimeoutKind};
+use crate::transport::events::ConnState;
 use crate::transport::stream::StreamHub;
 use crate::transport::{Stream, Tick};
 
+/// Number of urgencies (RFC 9218 section 4.1).
+const URGENCIES: usize = 8;
 /// Number of unsent bytes above which the streams wait. With twice as many, 1,000 clients that never read held 40 MB more.
 const FRAMES_BYTES_MAX: usize = 32 << 10;
 
@@ -86,8 +89,8 @@ pub(super) struct Http2Conn {
     hub: Arc<StreamHub>,
     streams: Streams,
     late: LateStreams,
-    /// The last stream with an incremental response that had its turn.
-    last_turn: u32,
+    /// The last stream with an incremental response that had its turn, for each urgency.
+    last_turns: [u32; URGENCIES],
     /// Bytes of bodies that the client takes.
     send_window: Window,
     /// Bytes of bodies that the client may still send.
@@ -105,6 +108,8 @@ pub(super) struct Http2Conn {
     /// Bytes of responses that were sent, and those that the client is known to have read.
     data_sent: u64,
     data_read: u64,
+    /// When the last of them were sent.
+    data_at: Tick,
     begun: Tick,
     /// Streams that have changed. Kept for its capacity.
     changed: Vec<u32>,
@@ -128,8 +133,8 @@ impl Conn {
                 stream => StreamHub::new(stream.local_addr(), open),
             },
             streams: Streams::new(&cx.counters),
-            late: LateStreams::default(),
-            last_turn: 0,
+            late: LateStreams::new(cx.settings.http2_streams_max),
+            last_turns: [0; URGENCIES],
             send_window: Window::default(),
             recv_window: Window::default(),
             held: 0,
@@ -140,6 +145,7 @@ impl Conn {
             goaway: Goaway::default(),
             data_sent: 0,
             data_read: 0,
+            data_at: now,
             begun: now,
             changed: Vec::new(),
             given: Vec::new(),
@@ -149,6 +155,7 @@ impl Conn {
         http2.grant_connection(cx, output);
         self.role = Role::Connection(http2);
         self.phase = Phase::Http2;
+        self.count.enter(ConnState::Idle);
         self.timer = self.timer.then(TimeoutKind::Head, now);
     }
 
@@ -190,7 +197,7 @@ impl Conn {
             http2.collect(now, cx, output, &mut self.observed);
         }
         if http2.stop(now, cx, &mut self.buffers.get_or_insert_default().output, self.expires) {
-            self.end_http2();
+            self.end_http2(now, cx);
             return None;
         }
         http2.streams.count();
@@ -237,8 +244,8 @@ impl Conn {
     /// Wakes the owner when a stream has something for its connection. Returns false if one has already.
     pub(super) fn watch_streams(&self, wakes: &Arc<dyn WakeConn>, key: usize) -> bool {
         match &self.role {
-            Role::Connection(http2) => http2.hub.watch(wakes, key),
-            Role::Http1 | Role::Stream(_) => true,
+            Role::Connection(http2) if self.phase == Phase::Http2 => http2.hub.watch(wakes, key),
+            _ => true,
         }
     }
 

@@ -90,6 +90,9 @@ impl DateCache {
     }
 }
 
+/// Times of `write_timeout` within which a client must have read what the kernel holds. That is a few MiB at most.
+const READER_PAUSES: u32 = 4;
+
 /// Kind of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
@@ -208,6 +211,12 @@ impl PeerTimer {
     /// Returns the deadline of a peer that reads a response and may pause for this long.
     pub(crate) fn write_deadline(&self, settings: &Settings, pause: Duration) -> Tick {
         self.progress.after(pause).min(self.too_slow(settings, pause))
+    }
+
+    /// Returns the deadline of a client of HTTP/2 that may still read, and of which only small frames arrive meanwhile.
+    pub(crate) fn reader_deadline(&self, settings: &Settings) -> Tick {
+        let pause = settings.write_timeout;
+        self.progress.after(pause).min(self.since.after(pause.saturating_mul(READER_PAUSES)))
     }
 
     /// Returns the time at which the average rate falls below the minimum if no more bytes arrive.

@@ -114,13 +114,17 @@ fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NXIO) => io::Error::new(error.kind(), "it is a pipe that no process reads"),
+        Some(Errno::NXIO) => io::Error::new(error.kind(), "it is a pipe or a socket that no process reads"),
         _ => error,
     })?;
     // A write may wait, because a thread of its own writes.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
+
+/// Held by tests that open all log files of their process again.
+#[cfg(test)]
+pub(crate) static REOPENS: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -131,13 +135,14 @@ mod tests {
     /// A reload must not wait for whoever reads the log.
     #[test]
     fn a_pipe_that_nobody_reads_holds_up_no_reopening() {
+        let _alone = REOPENS.lock().unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join(format!("weftwork-log-pipe-{}", std::process::id()));
         let make = || {
             assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         };
         make();
         let error = LogFile::open(&path).unwrap_err().to_string();
-        assert!(error.contains("a pipe that no process reads"), "{error}");
+        assert!(error.contains("that no process reads"), "{error}");
         // Opened for both, so that this end waits for no other one.
         let mut reader = File::options().read(true).write(true).open(&path).unwrap();
         let mut log = LogFile::open(&path).unwrap();
@@ -156,6 +161,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_renamed_is_opened_again() {
+        let _alone = REOPENS.lock().unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join(format!("weftwork-log-file-{}", std::process::id()));
         let renamed = path.with_extension("1");
         let mut log = LogFile::open(&path).unwrap();

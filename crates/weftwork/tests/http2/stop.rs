@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weftwork_wire::{ErrorCode, Http2Settings};
 
+#[cfg(feature = "metrics")]
+use super::observed::page_of;
 use super::{CASE, Waits};
 use crate::support::{ANNOUNCED, Http2Client, TIMEOUT, eventually, noise};
 
@@ -244,44 +246,60 @@ fn a_client_that_answers_no_ping_is_gone() {
 /// RFC 9113 section 6.8: a client may have sent the requests behind the last stream again already.
 #[test]
 fn no_goaway_names_a_higher_stream_than_the_one_before() {
-    let site = CASE.site_with(|settings| settings.age_max(Duration::from_millis(200)));
+    let site = CASE.site();
     let mut client = Http2Client::connect(&site.running);
     let upload = client.request("POST", "/echo-any", &[], false);
+    client.ping();
+    let inside = site.inside.clone();
+    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
     client.wait_for_goaways(2);
     let refused = client.get("/");
     assert_eq!(client.wait_for_reset(refused), ErrorCode::REFUSED_STREAM);
     client.grant(0, 0);
     client.wait_for_goaways(3);
     assert_eq!(client.goaways[2], (upload, ErrorCode::PROTOCOL_ERROR));
+    client.ends();
+    stop.join().unwrap();
+    drop(inside);
 }
 
 /// The client reads slowly, and confirms what it has read. If the server closed its socket meanwhile, the kernel would answer
 /// with a reset, and the rest of the response would be lost.
+#[cfg(feature = "metrics")]
 #[test]
 fn a_slow_client_gets_the_end_of_its_response() {
-    const LENGTH: usize = 3 << 20;
-    let site = CASE.site();
-    let settings = Http2Settings { window: 2 * LENGTH as u32, ..Http2Settings::default() };
-    let mut client = Http2Client::connect_with(&site.running, &settings);
-    client.grants = false;
-    client.grant(0, 2 * LENGTH as u32);
-    let stream = client.get(&format!("/bytes/{LENGTH}"));
-    client.wait_for_head(stream);
-    let status = site.running.status();
-    let inside = site.inside.clone();
-    let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
-    eventually("it is told", || status.is_stopping());
-    while !client.has_answer(stream) {
-        let before = client.received(stream);
-        client.wait_for_bytes(stream, before + 1);
-        client.grant(0, 1000);
-        std::thread::sleep(Duration::from_millis(2));
+    // Fits in the buffers of the kernel.
+    const LENGTH: usize = 1 << 20;
+    for after_first_ping in [LENGTH, 20_000] {
+        let site = CASE.site_with(|settings| settings.linger_timeout(Duration::from_millis(50)));
+        let settings = Http2Settings { window: 2 * LENGTH as u32, ..Http2Settings::default() };
+        let mut client = Http2Client::connect_with(&site.running, &settings);
+        (client.grants, client.read_bytes) = (false, 4 << 10);
+        let stream = client.get(&format!("/bytes/{LENGTH}"));
+        if after_first_ping < LENGTH {
+            client.grant(0, (LENGTH - 65_535 - after_first_ping) as u32);
+        }
+        client.wait_for_head(stream);
+        let status = site.running.status();
+        let inside = site.inside.clone();
+        let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
+        eventually("it is told", || status.is_stopping());
+        // Everything is sent, and the client has read next to nothing of it.
+        client.grant(0, LENGTH as u32);
+        let lingers = "weftwork_connections{state=\"lingering\"} 1\n";
+        eventually("the connection lingers", || page_of(status.clone()).contains(lingers));
+        std::thread::sleep(Duration::from_millis(100));
+        while !client.has_answer(stream) {
+            let before = client.received(stream);
+            client.wait_for_bytes(stream, before + 1);
+            client.grant(0, 1000);
+        }
+        client.answer(stream).is(200, noise(LENGTH));
+        client.ends();
+        let report = stop.join().unwrap();
+        assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
+        drop(inside);
     }
-    client.answer(stream).is(200, noise(LENGTH));
-    client.ends();
-    let report = stop.join().unwrap();
-    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0), "{report}");
-    drop(inside);
 }
 
 /// A connection that only waits for its client hides no other one from the report.

@@ -18,6 +18,8 @@ pub(crate) use tunnel::Tunnel;
 /// Number of a GOAWAY that only announces another.
 pub(crate) const ANNOUNCED: u32 = 0x7fff_ffff;
 
+const READ_BYTES: usize = 64 << 10;
+
 pub(crate) struct Http2Client {
     socket: TcpStream,
     http: Http2,
@@ -36,6 +38,8 @@ pub(crate) struct Http2Client {
     pub(crate) grants: bool,
     /// A stream on which it lets the server send no more.
     pub(crate) withholds: Option<u32>,
+    /// Bytes of a read.
+    pub(crate) read_bytes: usize,
     /// Whether the client answers PING.
     pub(crate) answers_pings: bool,
     pub(crate) goaways: Vec<(u32, ErrorCode)>,
@@ -88,6 +92,7 @@ impl Http2Client {
             window: settings.window,
             grants: true,
             withholds: None,
+            read_bytes: READ_BYTES,
             answers_pings: true,
             goaways: Vec::new(),
             pings: Vec::new(),
@@ -356,8 +361,8 @@ impl Http2Client {
         if self.has_ended {
             return false;
         }
-        let mut bytes = [0; 64 << 10];
-        match self.socket.read(&mut bytes) {
+        let mut bytes = [0; READ_BYTES];
+        match self.socket.read(&mut bytes[..self.read_bytes]) {
             Ok(0) => {
                 self.has_ended = true;
                 return false;

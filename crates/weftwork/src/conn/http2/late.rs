@@ -7,8 +7,8 @@ use weftwork_wire::Window;
 
 use super::Http2Conn;
 
-/// Streams that are remembered. A client learns of a reset within a round trip, and few clients have more streams on their way.
-const LATE_MAX: usize = 128;
+/// Minimum number of streams that are remembered. A client learns of a reset within a round trip.
+const LATE_MIN: usize = 128;
 
 #[derive(Debug)]
 struct LateStream {
@@ -17,23 +17,31 @@ struct LateStream {
     window: Window,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct LateStreams(VecDeque<LateStream>);
+#[derive(Debug)]
+pub(super) struct LateStreams {
+    streams: VecDeque<LateStream>,
+    streams_max: usize,
+}
 
 impl LateStreams {
+    /// Remembers as many as may be open at once.
+    pub(super) fn new(streams_max: u32) -> LateStreams {
+        LateStreams { streams: VecDeque::new(), streams_max: LATE_MIN.max(streams_max as usize) }
+    }
+
     pub(super) fn push(&mut self, id: u32, window: Window) {
-        if self.0.len() >= LATE_MAX {
-            self.0.pop_front();
+        if self.streams.len() >= self.streams_max {
+            self.streams.pop_front();
         }
-        self.0.push_back(LateStream { id, window });
+        self.streams.push_back(LateStream { id, window });
     }
 
     /// Takes a frame. Returns false for a stream that is not remembered, and for more DATA than the client was allowed to send.
     fn take(&mut self, id: u32, flow: u32, ends: bool) -> bool {
-        let Some(at) = self.0.iter().rposition(|stream| stream.id == id) else { return false };
-        let is_allowed = self.0[at].window.take(flow, id).is_ok();
+        let Some(at) = self.streams.iter().rposition(|stream| stream.id == id) else { return false };
+        let is_allowed = self.streams[at].window.take(flow, id).is_ok();
         if ends {
-            self.0.remove(at);
+            self.streams.remove(at);
         }
         is_allowed
     }

@@ -13,9 +13,6 @@ use crate::transport::Tick;
 use crate::transport::context::Context;
 use crate::transport::events::GoawayReason;
 
-/// Urgencies of RFC 9218 section 4.1.
-const URGENCIES: std::ops::RangeInclusive<u8> = 0..=7;
-
 impl Http2Conn {
     /// Appends frames of all responses that have something, as windows allow, up to the limit of the output.
     pub(super) fn collect(
@@ -33,6 +30,7 @@ impl Http2Conn {
             }
         }
         self.changed = changed;
+        let before = self.data_sent;
         let mut sink = Sink {
             output,
             window: &mut self.send_window,
@@ -52,8 +50,9 @@ impl Http2Conn {
                 stream.send(1, &mut sink);
             }
         }
-        for urgency in URGENCIES {
-            let of_urgency = |stream: &StreamEntry| stream.is_ready && stream.priority.urgency == urgency;
+        for (urgency, last_turn) in self.last_turns.iter_mut().enumerate() {
+            let of_urgency =
+                |stream: &StreamEntry| stream.is_ready && usize::from(stream.priority.urgency) == urgency;
             for stream in self.streams.iter_mut().filter(|stream| of_urgency(stream)) {
                 if !stream.is_incremental() && !sink.is_full() {
                     stream.send(usize::MAX, &mut sink);
@@ -63,18 +62,20 @@ impl Http2Conn {
             while goes_on && !sink.is_full() {
                 goes_on = false;
                 // The output has space for two frames, so the turn goes on where the last one has ended.
-                let last = self.last_turn;
-                for stream in self.streams.iter_mut_after(last).filter(|stream| of_urgency(stream)) {
+                for stream in self.streams.iter_mut_after(*last_turn).filter(|stream| of_urgency(stream)) {
                     if stream.is_incremental() && !sink.is_full() {
                         stream.send(1, &mut sink);
                         goes_on |= stream.is_ready;
-                        self.last_turn = stream.id;
+                        *last_turn = stream.id;
                     }
                 }
             }
         }
         if sink.closes {
             self.goaway.begin(GoawayReason::Close);
+        }
+        if self.data_sent > before {
+            self.data_at = now;
         }
         self.settle(cx, output);
     }

@@ -37,6 +37,8 @@ pub(super) struct Goaway {
     is_of_client: bool,
     /// Bytes of responses that were sent before the first GOAWAY.
     sent_before: u64,
+    /// The client has not answered the last PING.
+    awaits_last_ping: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,14 +124,15 @@ impl Http2Conn {
                     self.goaway.step = GoawayStep::Answered;
                 }
             }
-            LAST_PING => self.data_read = self.data_sent,
+            LAST_PING => self.goaway.awaits_last_ping = false,
             _ => {}
         }
     }
 
     /// Returns whether the client may still have much to read.
-    fn has_long_tail(&self) -> bool {
-        self.goaway.step != GoawayStep::Failed && self.data_sent - self.data_read > TAIL_BYTES
+    fn has_long_tail(&self, now: Tick, cx: &Context) -> bool {
+        let is_old = now >= self.data_at.after(cx.settings.write_timeout);
+        self.goaway.step != GoawayStep::Failed && !is_old && self.data_sent - self.data_read > TAIL_BYTES
     }
 
     /// Goes on with the end of the connection. Returns whether it is over, except for what is unsent.
@@ -229,24 +232,32 @@ impl Conn {
     /// meanwhile, and the kernel answers those with a reset once the socket is closed: the rest would be lost. So the socket is
     /// kept until the client has answered a PING.
     #[cold]
-    pub(super) fn end_http2(&mut self) {
+    pub(super) fn end_http2(&mut self, now: Tick, cx: &Context) {
         self.phase = Phase::Send(After::Linger);
+        let may_linger = !cx.settings.linger_timeout.is_zero();
         match &mut self.role {
-            Role::Connection(http2) if http2.has_long_tail() => {
+            Role::Connection(http2) if may_linger && http2.has_long_tail(now, cx) => {
                 let output = &mut self.buffers.get_or_insert_default().output;
                 Http2::write_ping(LAST_PING, output);
+                http2.goaway.awaits_last_ping = true;
             }
             _ => self.role = Role::Http1,
         }
     }
 
-    /// Returns whether this waits for a client that may still have much to read.
-    #[cold]
+    /// Returns whether a connection that lingers waits for a client that may still have much to read.
+    #[inline]
     pub(in crate::conn) fn awaits_reader(&self) -> bool {
-        matches!(&self.role, Role::Connection(http2) if http2.has_long_tail())
+        matches!(&self.role, Role::Connection(http2) if http2.goaway.awaits_last_ping)
     }
 
-    /// Takes frames of a client that reads the end of its responses.
+    /// Returns whether the client has answered the last PING.
+    pub(in crate::conn) fn has_read_end(&self) -> bool {
+        matches!(&self.role, Role::Connection(http2) if !http2.goaway.awaits_last_ping)
+    }
+
+    /// Takes frames of a client that reads the end of its responses. If a frame breaks a rule, the connection lingers as any
+    /// other.
     #[cold]
     pub(in crate::conn) fn read_last_frames(&mut self, cx: &Context) {
         let Role::Connection(http2) = &mut self.role else { return };

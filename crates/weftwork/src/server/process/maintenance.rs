@@ -104,15 +104,18 @@ fn reopen(signal: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::PoisonError;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
     use super::*;
     use crate::Error;
+    use crate::transport::log_file::REOPENS;
 
     /// A hook that fails or panics keeps no other hook from its call, and no later reload.
     #[test]
     fn a_reload_calls_each_function_of_the_program() {
+        let _alone = REOPENS.lock().unwrap_or_else(PoisonError::into_inner);
         let (calls, called) = channel();
         let mut hooks = ReloadHooks::default();
         for name in ["fails", "panics", "succeeds"] {
@@ -141,6 +144,7 @@ mod tests {
     /// What a reload reads may have changed after it has begun.
     #[test]
     fn a_signal_during_a_reload_asks_for_another() {
+        let _alone = REOPENS.lock().unwrap_or_else(PoisonError::into_inner);
         let (calls, called) = channel();
         let (lets, may) = channel::<()>();
         let (mut hooks, may) = (ReloadHooks::default(), std::sync::Mutex::new(may));
