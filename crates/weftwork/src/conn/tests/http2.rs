@@ -204,3 +204,65 @@ fn a_client_that_does_not_read_may_not_send_for_long() {
     }
     assert_eq!(connection.deadline(&bed.cx), due);
 }
+
+/// Returns a connection that has sent its last response, 60,000 bytes of it behind the first GOAWAY.
+fn ended_behind_a_long_response() -> (Bed, Box<Conn>) {
+    let (mut bed, mut connection) =
+        request(&GET, &Http2Settings { window: 1 << 20, ..Http2Settings::default() });
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    bed.cx.begin_drain(Duration::from_secs(25));
+    // The first time of a new connection is over.
+    bed.now = bed.now.after(Duration::from_secs(1));
+    assert!(goes_on(&mut bed, &mut connection));
+    let wait = InVain { now: bed.now };
+    bed.call_with(&|_: &mut Request| Response::bytes(vec![b'x'; 60_000]), &wait);
+    let mut request = Some(take_request(&mut bed));
+    while !connection.is_lingering() {
+        request = request.take().and_then(|mut conn| goes_on(&mut bed, &mut conn).then_some(conn));
+        assert!(goes_on(&mut bed, &mut connection));
+        bed.now = bed.now.after(Duration::from_millis(100));
+        if connection.deadline(&bed.cx) <= bed.now {
+            connection.on_timeout(bed.now, &bed.cx);
+        }
+    }
+    (bed, connection)
+}
+
+/// The client reads slowly. A WINDOW_UPDATE behind the end of the socket would reset it, and what is unread would be lost.
+#[test]
+fn a_connection_waits_until_its_last_ping_is_answered() {
+    let (mut bed, mut connection) = ended_behind_a_long_response();
+    for (ping, ends) in [(b"goaway\r\n", false), (b"the end\n", true)] {
+        bed.now = bed.now.after(Duration::from_secs(5));
+        assert!(connection.deadline(&bed.cx) > bed.now, "linger_timeout is over");
+        let mut frames = Vec::new();
+        Http2::write_window_update(0, 1000, &mut frames);
+        Http2::write_ping_ack(*ping, &mut frames);
+        bed.send(frames);
+        connection.note_ready(false);
+        assert_eq!(goes_on(&mut bed, &mut connection), !ends);
+    }
+}
+
+/// So a client that sends a byte now and then holds no descriptor for ever.
+#[test]
+fn a_connection_does_not_wait_for_ever_for_its_last_answer() {
+    for (sends, seconds) in [(false, 30), (true, 120)] {
+        let (mut bed, mut connection) = ended_behind_a_long_response();
+        let begun = bed.now;
+        while goes_on(&mut bed, &mut connection) {
+            bed.now = bed.now.after(Duration::from_secs(1));
+            if sends {
+                let mut frame = Vec::new();
+                Http2::write_window_update(0, 1000, &mut frame);
+                bed.send(frame);
+                connection.note_ready(false);
+            }
+            if connection.deadline(&bed.cx) <= bed.now {
+                connection.on_timeout(bed.now, &bed.cx);
+            }
+        }
+        let took = begun.until(bed.now).as_secs();
+        assert!(took.abs_diff(seconds) <= 1, "{took}");
+    }
+}
