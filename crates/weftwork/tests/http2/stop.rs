@@ -272,20 +272,18 @@ fn a_slow_client_gets_the_end_of_its_response() {
     const LENGTH: usize = 1 << 20;
     for after_first_ping in [LENGTH, 20_000] {
         let site = CASE.site_with(|settings| settings.linger_timeout(Duration::from_millis(50)));
-        let settings = Http2Settings { window: 2 * LENGTH as u32, ..Http2Settings::default() };
+        let settings = Http2Settings { window: (LENGTH - after_first_ping) as u32, ..Http2Settings::default() };
         let mut client = Http2Client::connect_with(&site.running, &settings);
         (client.grants, client.read_bytes) = (false, 4 << 10);
+        client.grant(0, LENGTH as u32);
         let stream = client.get(&format!("/bytes/{LENGTH}"));
-        if after_first_ping < LENGTH {
-            client.grant(0, (LENGTH - 65_535 - after_first_ping) as u32);
-        }
         client.wait_for_head(stream);
         let status = site.running.status();
         let inside = site.inside.clone();
         let stop = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
         eventually("it is told", || status.is_stopping());
         // Everything is sent, and the client has read next to nothing of it.
-        client.grant(0, LENGTH as u32);
+        client.grant(stream, LENGTH as u32);
         let lingers = "weftwork_connections{state=\"lingering\"} 1\n";
         eventually("the connection lingers", || page_of(status.clone()).contains(lingers));
         std::thread::sleep(Duration::from_millis(100));

@@ -455,6 +455,8 @@ impl Http2Conn {
             // Any response may have waited for it.
             self.streams.iter_mut().for_each(|stream| stream.is_ready = true);
         }
+        // Clients raise the window before their first request, and then by what they have read.
+        self.data_read = self.data_sent.min(self.data_read + u64::from(by));
         self.send_window.add(by, 0)
     }
 

@@ -119,7 +119,7 @@ impl Http2Conn {
     pub(super) fn take_ping(&mut self, data: [u8; 8]) {
         match data {
             PING => {
-                self.data_read = self.goaway.sent_before;
+                self.data_read = self.data_read.max(self.goaway.sent_before);
                 if matches!(self.goaway.step, GoawayStep::Announced { .. }) {
                     self.goaway.step = GoawayStep::Answered;
                 }

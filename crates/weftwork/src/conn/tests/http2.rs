@@ -266,3 +266,33 @@ fn a_connection_does_not_wait_for_ever_for_its_last_answer() {
         assert!(took.abs_diff(seconds) <= 1, "{took}");
     }
 }
+
+/// A client that confirms what it has read need not answer a PING.
+#[test]
+fn a_connection_does_not_wait_for_a_client_that_has_confirmed_its_response() {
+    let (mut bed, mut connection) =
+        request(&GET, &Http2Settings { window: 1 << 20, ..Http2Settings::default() });
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    let wait = InVain { now: bed.now };
+    bed.call_with(&|_: &mut Request| Response::bytes(vec![b'x'; 60_000]), &wait);
+    let mut request = take_request(&mut bed);
+    while goes_on(&mut bed, &mut request) {
+        assert!(goes_on(&mut bed, &mut connection));
+    }
+    drop(request);
+    assert!(goes_on(&mut bed, &mut connection));
+    let mut frame = Vec::new();
+    Http2::write_window_update(0, 50_000, &mut frame);
+    bed.send(frame);
+    connection.note_ready(false);
+    bed.cx.begin_drain(Duration::from_secs(25));
+    bed.now = bed.now.after(Duration::from_secs(1));
+    while goes_on(&mut bed, &mut connection) {
+        bed.now = bed.now.after(Duration::from_millis(100));
+        if connection.deadline(&bed.cx) <= bed.now {
+            connection.on_timeout(bed.now, &bed.cx);
+        }
+    }
+    // A round trip for the first PING, and linger_timeout.
+    assert!(bed.now <= Tick(4500), "{:?}", bed.now);
+}
