@@ -79,8 +79,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///   is then computed from the content of a file of up to 1 MiB. The same holds for a time that is still to come. A
 ///   longer file gets its tag from its change time, which differs between machines, if its time is still to come, or one
 ///   that build tools set: before 1990, or the begin of 2000 or 2010.
-/// - `Last-Modified`, unless a build tool has set the time. It is never later than the response. `Accept-Ranges`, `Content-Type` by the extension, and
-///   `nosniff`.
+/// - `Last-Modified`, unless a build tool has set the time. It is never later than the response.
+/// - `Accept-Ranges`, `Content-Type` by the extension, and `nosniff`.
 ///
 /// # Fields that are heeded
 /// - `If-Match`, `If-Unmodified-Since`, `If-None-Match` and `If-Modified-Since` are evaluated in the order of
