@@ -35,8 +35,10 @@ pub(crate) struct Http2Args {
 }
 
 const SUBJECTS: [&str; 6] = ["weft", "nginx", "h2o", "nghttpd", "hyper", "go-nethttp"];
-/// Servers that have `/echo`.
-const ECHOES: [&str; 3] = ["weft", "hyper", "go-nethttp"];
+/// Servers that take bodies, at `/echo` and `/upload`.
+const UPLOADS: [&str; 3] = ["weft", "hyper", "go-nethttp"];
+/// The server of others that has `/bytes`.
+const MEMORY: &str = "hyper";
 const UPLOAD_BYTES: usize = 1 << 20;
 
 /// What `h2load` asks for.
@@ -71,7 +73,9 @@ const LOADS: &[Load] = &[
     load("1x100", &[("/health", 1)], [1, 100, 200_000]),
     load("16k", &[("/16k.bin", 1)], [8, 8, 40_000]),
     load("1m", &[("/1m.bin", 1)], [8, 4, 1_000]),
-    Load { is_upload: true, ..load("upload-1m", &[("/echo", 1)], [4, 2, 400]) },
+    load("1m-memory", &[("/bytes?n=1048576", 1)], [8, 4, 1_000]),
+    Load { is_upload: true, ..load("upload-1m", &[("/upload", 1)], [4, 2, 400]) },
+    Load { is_upload: true, ..load("echo-1m", &[("/echo", 1)], [4, 2, 400]) },
     load("quick", &[("/slow?ms=0", 1)], [16, 32, 200_000]),
     Load {
         compared_with: Some("16x32"),
@@ -96,7 +100,7 @@ const LOADS: &[Load] = &[
 impl Load {
     fn title(&self) -> String {
         let paths: Vec<String> = self.paths.iter().map(|(path, times)| format!("{times} x {path}")).collect();
-        let body = if self.is_upload { ", 1 MiB there and back" } else { "" };
+        let body = if self.is_upload { " with a body of 1 MiB" } else { "" };
         let protocol = if self.is_http1 { " over HTTP/1.1" } else { "" };
         format!(
             "{}{body}{protocol}, {} connections with {} requests each",
@@ -115,8 +119,9 @@ impl Load {
     fn takes(&self, subject: &Subject) -> bool {
         let name = subject.to_string();
         let is_ours = subject.is_weft();
-        let blocks = self.paths.iter().any(|(path, _)| path.starts_with("/slow"));
-        is_ours || (!blocks && (!self.is_upload || ECHOES.contains(&name.as_str())))
+        let has = |start: &str| self.paths.iter().any(|(path, _)| path.starts_with(start));
+        let takes_bodies = UPLOADS.contains(&name.as_str());
+        is_ours || !has("/slow") && (!self.is_upload || takes_bodies) && (!has("/bytes") || name == MEMORY)
     }
 }
 
@@ -316,7 +321,7 @@ mod tests {
     fn each_load_has_a_server_for_its_paths() {
         assert!(LOADS.iter().all(|load| load.workload().is_some()));
         let of = |name: &str| name.parse::<Subject>().unwrap();
-        for (load, count) in [(0, 6), (5, 3), (7, 1)] {
+        for (load, count) in [(0, 6), (5, 2), (6, 3), (7, 3), (9, 1)] {
             assert_eq!(SUBJECTS.iter().filter(|name| LOADS[load].takes(&of(name))).count(), count);
         }
     }

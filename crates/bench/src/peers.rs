@@ -55,10 +55,12 @@ impl Peers {
         workloads: &[&Workload],
         files_max: u64,
     ) -> Result<Self> {
+        let has_tls = workloads.iter().any(|workload| workload.group().tls.is_some());
         let weft = match &args.weft {
             Some(path) => path.clone(),
-            None if subjects.iter().any(Subject::is_weft) => build::build_weft()?,
-            None => PathBuf::new(),
+            None if !subjects.iter().any(Subject::is_weft) => PathBuf::new(),
+            None if has_tls => build::build_weft_for_tls()?,
+            None => build::build_weft()?,
         };
         let (bench, ports, scratch) = (env::current_exe()?, Ports::begin(), tempfile::tempdir()?);
         let (args, answer_bytes, programs) = (args.clone(), ANSWER_BYTES, BTreeMap::new());

@@ -18,7 +18,7 @@ Without a command, weft runs the demo at http://127.0.0.1:8080/.";
 
 const ROUTES: &str = "\
 Routes:
-  /health  /ready  /metrics  /json  /echo  /headers  /nocontent  /slow?ms=N  /slow?us=N  /wait?ms=N
+  /health  /ready  /metrics  /json  /echo  /headers  /nocontent  /bytes?n=N  /slow?ms=N  /slow?us=N  /wait?ms=N
   /later?ms=N  /events  /ws/echo  /upload  /files/  /dashboard  /block?wait=true  /block.svg
 
 ";

@@ -6,6 +6,7 @@ mod live;
 mod page;
 
 use std::io::{BufRead, Write};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -59,6 +60,8 @@ enum Demo {
     Headers,
     #[get("/nocontent")]
     NoContent,
+    #[get("/bytes?{n}")]
+    Bytes { n: Option<usize> },
     #[get("/slow?{ms}&{us}&{accepted}")]
     Slow { ms: Option<u64>, us: Option<u64>, accepted: Option<bool> },
     #[get("/wait?{ms}")]
@@ -94,6 +97,7 @@ pub(crate) fn demo(probes: Probes) -> impl Handler {
         Demo::Json => json(),
         Demo::Headers => headers(req),
         Demo::NoContent => no_content(),
+        Demo::Bytes { n } => bytes(n),
         Demo::Slow { ms, us, accepted } => slow(ms, us, accepted.unwrap_or(false)),
         Demo::Wait { ms } => wait(ms),
         Demo::Later { ms } => later(ms),
@@ -125,6 +129,14 @@ fn json() -> Response {
 
 fn no_content() -> Response {
     Response::new(StatusCode::NO_CONTENT)
+}
+
+/// What `/bytes` answers with, or the start of it. It is made at the first request.
+static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| vec![b'x'; 1 << 20]);
+
+fn bytes(n: Option<usize>) -> Response {
+    let all: &'static [u8] = &BYTES;
+    Response::bytes(&all[..n.unwrap_or(all.len()).min(all.len())])
 }
 
 /// The bench tells requests that block by their status.

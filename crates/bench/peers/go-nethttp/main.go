@@ -3,6 +3,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -37,6 +38,15 @@ func main() {
 		}
 		out.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		out.Write(body)
+	})
+	http.HandleFunc("POST /upload", func(out http.ResponseWriter, request *http.Request) {
+		bytes, err := io.Copy(io.Discard, request.Body)
+		if err != nil {
+			out.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		out.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(out, "{\"bytes\":%d,\"files\":[]}", bytes)
 	})
 	pause := func(did string, pause func(time.Duration)) http.HandlerFunc {
 		return func(out http.ResponseWriter, request *http.Request) {

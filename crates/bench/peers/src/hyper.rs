@@ -44,7 +44,12 @@ pub fn serve_tls(
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let acceptor = acceptor(tls)?;
     let read = |name: &str| Bytes::from(fs::read(files.join(name)).unwrap_or_default());
-    let files = [("/1m.bin", read("1m.bin")), ("/16k.bin", read("16k.bin"))];
+    let files = [
+        ("/1m.bin", read("1m.bin")),
+        ("/16k.bin", read("16k.bin")),
+        // It is asked for with ?n=1048576.
+        ("/bytes", vec![b'x'; 1 << 20].into()),
+    ];
     run(workers, async move {
         let listener = listen(port)?;
         loop {
@@ -54,7 +59,7 @@ pub fn serve_tls(
     })?
 }
 
-async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, files: [(&'static str, Bytes); 2]) {
+async fn serve_one(acceptor: TlsAcceptor, stream: TcpStream, files: [(&'static str, Bytes); 3]) {
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let answer = |request: Request<Incoming>| {
@@ -93,6 +98,10 @@ async fn answer(request: Request<Incoming>) -> Result<Answer, Infallible> {
             Ok(body) => typed(routes::TEXT, body.to_bytes()),
             Err(_) => status(StatusCode::BAD_REQUEST),
         },
+        "/upload" => match count(request.into_body()).await {
+            Ok(bytes) => typed(routes::JSON, format!("{{\"bytes\":{bytes},\"files\":[]}}")),
+            Err(_) => status(StatusCode::BAD_REQUEST),
+        },
         "/slow" => match task::spawn_blocking(move || routes::block(time)).await {
             Ok(said) => text(said),
             Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
@@ -103,6 +112,15 @@ async fn answer(request: Request<Incoming>) -> Result<Answer, Infallible> {
         }
         _ => status(StatusCode::NOT_FOUND),
     })
+}
+
+/// Counts the bytes of a body, and drops them.
+async fn count(mut body: Incoming) -> Result<usize, ::hyper::Error> {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        bytes += frame?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(bytes)
 }
 
 fn text(body: &'static str) -> Answer {

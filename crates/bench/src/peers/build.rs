@@ -104,7 +104,17 @@ fn build_lisp(program: PathBuf) -> Result<(PathBuf, String)> {
 
 /// Builds weft as its users do.
 pub fn build_weft() -> Result<PathBuf> {
-    cargo_build(Path::new(env!("CARGO_MANIFEST_DIR")), &["--package", "weftwork-cli"], "weft")
+    build_weft_with(&[])
+}
+
+/// Builds weft with the cryptography that hyper has here. What the others have is as fast.
+pub(super) fn build_weft_for_tls() -> Result<PathBuf> {
+    build_weft_with(&["--features", "aws-lc-rs"])
+}
+
+fn build_weft_with(arguments: &[&str]) -> Result<PathBuf> {
+    let arguments = [&["--package", "weftwork-cli"], arguments].concat();
+    cargo_build(Path::new(env!("CARGO_MANIFEST_DIR")), &arguments, "weft")
 }
 
 fn cargo_build(folder: &Path, arguments: &[&str], binary: &str) -> Result<PathBuf> {

@@ -21,11 +21,12 @@ pub(super) enum Input {
     Socket,
 }
 
-pub(super) static EXAMPLES: [Example; 13] = [
+pub(super) static EXAMPLES: [Example; 14] = [
     plain(Demo::Health, "", "health", "OK: the smallest response"),
     plain(Demo::Json, "", "json", "a value as JSON, serialized for each request"),
     plain(Demo::Headers, "", "headers", "the header fields of your request, unchanged"),
     plain(Demo::NoContent, "", "no_content", "204 without a body"),
+    plain(Demo::Bytes { n: None }, "?n=100", "bytes", "n bytes from memory, at most 1 MiB"),
     plain(
         Demo::Slow { ms: None, us: None, accepted: None },
         "?ms=1000",

@@ -18,6 +18,10 @@ fn plain_routes() {
     assert_eq!(json.field("content-type"), Some("application/json"));
     let none = client.ask("GET /nocontent");
     assert_eq!((none.status, none.body.len(), none.field("content-length")), (204, 0, None));
+    for (query, length) in [("?n=3", 3), ("?n=0", 0), ("", 1 << 20), ("?n=9999999", 1 << 20)] {
+        let bytes = client.ask(&format!("GET /bytes{query}"));
+        assert_eq!((bytes.status, bytes.body.len()), (200, length), "{query}");
+    }
     let fields = client.ask("GET /headers\nX-Twice: one\nx-twice: two");
     assert_eq!(fields.text(), "Host: here\nX-Twice: one\nx-twice: two\n");
 }
