@@ -19,9 +19,8 @@ use crate::transport::events::{CostlyFrame, Event};
 use crate::transport::stream::StreamPipe;
 use crate::transport::{BufferPool, Buffers, Tick};
 
-/// Content of a DATA frame behind which more of a long body is expected. The buffer of its request then has space for four of
-/// them, so that it is not moved for each.
-const LONG_FRAME_BYTES: usize = 8 << 10;
+/// Space for what is added to the content of a frame: size and end of a chunk, and the end of the body.
+const FRAMING_BYTES: usize = 16;
 
 /// What frames may lead to: the bytes to send, and what is needed for them.
 struct Replies<'a> {
@@ -380,11 +379,8 @@ impl Http2Conn {
         entry.is_padded |= padding > 0;
         let framing = entry.framing;
         let before = entry.given;
-        entry.pipe.give(|to| {
+        entry.pipe.give(data.len() + FRAMING_BYTES, |to| {
             let len = to.len();
-            if to.is_empty() && data.len() >= LONG_FRAME_BYTES {
-                to.reserve(4 * data.len());
-            }
             append(data, framing, to);
             if ends {
                 append_end(framing, &[], &[], to);
@@ -424,7 +420,7 @@ impl Http2Conn {
         entry.client_ended = true;
         let framing = entry.framing;
         let before = entry.given;
-        entry.pipe.give(|to| {
+        entry.pipe.give(FRAMING_BYTES, |to| {
             let len = to.len();
             append_end(framing, &trailers.head.fields, &trailers.input, to);
             entry.given += (to.len() - len) as u64;

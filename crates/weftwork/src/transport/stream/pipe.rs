@@ -33,6 +33,9 @@ const RESPONSE_BYTES_MAX: usize = 64 << 10;
 /// woken for each 32 KiB.
 const WRITER_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes for a request lie in parts of this size, if the frames of its client are smaller. A part is not moved as more follows.
+const PART_BYTES: usize = 16 << 10;
+
 /// A thread may wait for any of two directions: bytes to read (1) and space to write (2). In any case it waits for the end.
 const SIGNALS: usize = 4;
 
@@ -51,9 +54,9 @@ pub(crate) struct StreamPipe {
 
 #[derive(Default)]
 struct Flow {
-    /// Bytes for the request. Those before `read` were read.
-    to_request: Vec<u8>,
-    read: usize,
+    /// Bytes for the request, in parts of about a frame. None is empty. Those of the first one before `read` were read.
+    to_request: VecDeque<Vec<u8>>,
+    read: u32,
     /// All bytes that the request has read.
     taken: u64,
     /// Bytes for the connection. Those before `sent` were sent.
@@ -117,7 +120,7 @@ impl Flow {
 
     /// Returns whether the request can go on in one of these directions.
     fn is_ready(&self, reads: bool, writes: bool) -> bool {
-        let may_read = self.read < self.to_request.len() || self.has_client_ended;
+        let may_read = !self.to_request.is_empty() || self.has_client_ended;
         self.is_reset || reads && may_read || writes && !self.is_blocked
     }
 }
@@ -169,15 +172,18 @@ impl StreamPipe {
         !self.is_claimed.swap(true, Ordering::AcqRel)
     }
 
-    /// Passes bytes to the request. The windows limit them. A request that waits is woken by
+    /// Passes about `bytes` to the request. The windows limit them. A request that waits is woken by
     /// [`wake_request`](StreamPipe::wake_request).
-    pub(crate) fn give(&self, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn give(&self, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut flow = lock(&self.flow);
-        if flow.read == flow.to_request.len() {
-            flow.to_request.clear();
-            flow.read = 0;
+        let mut part = match flow.to_request.back() {
+            Some(last) if last.len() + bytes <= PART_BYTES => flow.to_request.pop_back().unwrap_or_default(),
+            _ => Vec::with_capacity(bytes),
+        };
+        fill(&mut part);
+        if !part.is_empty() {
+            flow.to_request.push_back(part);
         }
-        fill(&mut flow.to_request);
     }
 
     /// Wakes a request that waits for bytes, after some were given.

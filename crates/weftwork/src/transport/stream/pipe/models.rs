@@ -134,7 +134,7 @@ fn loom_stream_wakes_a_reader() {
         |_| {},
         true,
         |pipe| {
-            pipe.give(|to| to.push(b'x'));
+            pipe.give(1, |to| to.push(b'x'));
             pipe.wake_request();
         },
     );
@@ -161,8 +161,8 @@ fn loom_stream_descriptor_follows_the_bytes() {
         let connection = {
             let pipe = pipe.clone();
             thread::spawn(move || {
-                pipe.give(|to| to.push(b'x'));
-                pipe.give(|to| to.push(b'y'));
+                pipe.give(1, |to| to.push(b'x'));
+                pipe.give(1, |to| to.push(b'y'));
             })
         };
         let _ = pipe.fd(true, false).unwrap();

@@ -1,5 +1,6 @@
 //! The request's end of a stream, which the request uses as its socket.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -89,19 +90,27 @@ impl Duplex for StreamPipe {
         if flow.is_reset {
             return Err(Errno::CONNRESET);
         }
-        let unread = &flow.to_request[flow.read..];
-        let count = unread.len().min(into.capacity() - into.len());
+        let before = into.len();
+        while let Some(part) = flow.to_request.front() {
+            let unread = &part[flow.read as usize..];
+            let count = unread.len().min(into.capacity() - into.len());
+            into.extend_from_slice(&unread[..count]);
+            if count < unread.len() {
+                flow.read += count as u32;
+                break;
+            }
+            flow.to_request.pop_front();
+            flow.read = 0;
+        }
+        let count = into.len() - before;
         if count == 0 {
-            let has_ended = unread.is_empty() && flow.has_client_ended;
+            let has_ended = flow.to_request.is_empty() && flow.has_client_ended;
             return if has_ended { Ok(0) } else { Err(Errno::AGAIN) };
         }
-        into.extend_from_slice(&unread[..count]);
-        flow.read += count;
         flow.taken += count as u64;
-        if flow.read == flow.to_request.len() {
+        if flow.to_request.is_empty() {
             // A request that waits holds no buffer.
-            flow.to_request = Vec::new();
-            flow.read = 0;
+            flow.to_request = VecDeque::new();
         }
         // The window may grow.
         self.note(flow);

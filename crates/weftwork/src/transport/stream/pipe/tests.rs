@@ -1,4 +1,5 @@
-//! Tests the end of a response whose stream was reset before, and the limit of what waits for a connection.
+//! Tests the end of a response whose stream was reset before, the limit of what waits for a connection, and
+//! how the body of a request is held.
 
 use rustix::io::Errno;
 
@@ -24,6 +25,30 @@ fn a_response_behind_a_reset_has_sent_nothing() {
     pipe.observe(response, 1000);
     let recorded = recorded.lock().unwrap().unwrap();
     assert_eq!((recorded.body_bytes, recorded.error), (0, Some(ResponseEnd::CLIENT_GONE)));
+}
+
+#[test]
+fn a_body_is_read_as_it_came_and_takes_little_more_than_its_bytes() {
+    let body: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).take(500_000).collect();
+    for (frame, space) in [(1, 50_000), (100, 7), (16 << 10, 20_000), (20_000, 500_000)] {
+        let pipe = StreamPipe::new(1, &StreamHub::new(None, None));
+        let (mut given, mut received) = (0, Vec::new());
+        while received.len() < body.len() {
+            for part in body[given..].chunks(frame).take(100_000 / frame) {
+                pipe.give(part.len(), |to| to.extend_from_slice(part));
+                given += part.len();
+            }
+            let held: usize = lock(&pipe.flow).to_request.iter().map(Vec::capacity).sum();
+            let unread = given - received.len();
+            assert!(held <= 2 * unread + 2 * PART_BYTES, "{held} bytes for {unread}, frames of {frame}");
+            let mut into = Vec::with_capacity(space);
+            assert!(pipe.recv(&mut into).unwrap() == into.len() && into.capacity() == space);
+            received.append(&mut into);
+        }
+        assert!(received == body, "frames of {frame}, read by {space}");
+        assert_eq!(pipe.recv(&mut Vec::with_capacity(1)), Err(Errno::AGAIN));
+        assert_eq!(lock(&pipe.flow).to_request.capacity(), 0);
+    }
 }
 
 #[test]
