@@ -30,7 +30,9 @@ fn serve(port: u16, workers: usize, router: Router) -> Result {
         .route("/echo", post(echo))
         .route("/wait", get(wait))
         .layer(DefaultBodyLimit::max(routes::ECHO_BYTES_MAX));
-    run(workers, async move { Ok(::axum::serve(listen(port)?, router).await?) })?
+    run(workers, async move {
+        Ok(::axum::serve(listen(port)?, router).await?)
+    })?
 }
 
 async fn echo(request: Request) -> Response {

@@ -1,4 +1,5 @@
-//! The responses of all servers. They send the same bytes on the same routes: /health, /json, /echo, /slow, /wait. Over HTTP/2 some also have /upload and /bytes.
+//! The responses of all servers. They send the same bytes on the same routes: /health, /json, /echo, /slow, /wait. Over
+//! HTTP/2, some also have /upload and /bytes.
 
 use std::time::Duration;
 

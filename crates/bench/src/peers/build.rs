@@ -107,7 +107,7 @@ pub fn build_weft() -> Result<PathBuf> {
     build_weft_with(&[])
 }
 
-/// Builds weft with the cryptography that hyper has here. What the others have is as fast.
+/// Builds weft with the cryptography that hyper has here. OpenSSL, which the others have, is as fast.
 pub(super) fn build_weft_for_tls() -> Result<PathBuf> {
     build_weft_with(&["--features", "aws-lc-rs"])
 }
