@@ -286,6 +286,7 @@ impl Conn {
             };
             let request = RefusedRequest {
                 head: head.map(|buffers| (&buffers.head, buffers.unread())),
+                is_stream: self.is_stream(),
                 source: self.source_of_requests(&cx.settings),
                 route,
                 arrival,

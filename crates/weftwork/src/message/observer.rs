@@ -151,6 +151,8 @@ pub(crate) struct Arrival {
 pub struct RefusedRequest<'a> {
     /// The head, if it was whole.
     pub(crate) head: Option<(&'a Head, &'a [u8])>,
+    /// A stream of HTTP/2. Its version is known without a head.
+    pub(crate) is_stream: bool,
     pub(crate) source: Source<'a>,
     /// Pattern of the route, if one matches.
     pub(crate) route: Option<String>,
@@ -173,11 +175,12 @@ impl<'a> RefusedRequest<'a> {
     }
 
     pub(crate) fn version(&self) -> Option<Version> {
-        self.head.map(|(head, _)| match head.version {
+        let version = self.head.map(|(head, _)| match head.version {
             weftwork_wire::Version::Http10 => Version::HTTP_10,
             weftwork_wire::Version::Http11 => Version::HTTP_11,
             weftwork_wire::Version::Http2 => Version::HTTP_2,
-        })
+        });
+        version.or(self.is_stream.then_some(Version::HTTP_2))
     }
 
     pub(crate) fn client_addr(&self) -> Option<IpAddr> {

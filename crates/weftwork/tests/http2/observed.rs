@@ -119,11 +119,19 @@ fn requests_say_their_version() {
     let stream = client.get("/");
     client.answer(stream).is(200, "hello");
     observed.logs(&["\"target\":\"/\"", "\"version\":\"HTTP/2.0\"", "\"status\":200", "\"whole\":true"]);
-    let page = observed.metrics.page();
-    let response = weftwork::TestClient::new(page).get("/metrics").send();
-    let text = response.text();
-    let line = text.lines().find(|line| line.starts_with("http_server_request_duration_seconds_count")).unwrap();
-    assert!(line.contains("network_protocol_version=\"2\"") && line.ends_with("} 1"), "{line}");
+    let has = |status: &str| {
+        let page = weftwork::TestClient::new(observed.metrics.page()).get("/metrics").send();
+        page.text().lines().any(|line| {
+            line.starts_with("http_server_request_duration_seconds_count")
+                && line.contains(&format!("http_response_status_code=\"{status}\""))
+                && line.ends_with("network_protocol_version=\"2\"} 1")
+        })
+    };
+    eventually("a count of 200", || has("200"));
+    // The server itself refuses this one.
+    let stream = client.get("no path");
+    assert_eq!(client.answer(stream).status, 400);
+    eventually("a count of 400", || has("400"));
 }
 
 #[test]
