@@ -35,8 +35,8 @@ pub(crate) struct Http2Args {
 }
 
 const SUBJECTS: [&str; 6] = ["weft", "nginx", "h2o", "nghttpd", "hyper", "go-nethttp"];
-/// Servers that take bodies, at `/echo` and `/upload`.
-const UPLOADS: [&str; 3] = ["weft", "hyper", "go-nethttp"];
+/// Servers of others that take bodies, at `/echo` and `/upload`.
+const UPLOADS: [&str; 2] = ["hyper", "go-nethttp"];
 /// The server of others that has `/bytes`.
 const MEMORY: &str = "hyper";
 const UPLOAD_BYTES: usize = 1 << 20;

@@ -176,10 +176,10 @@ impl StreamPipe {
     /// [`wake_request`](StreamPipe::wake_request).
     pub(crate) fn give(&self, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut flow = lock(&self.flow);
-        let mut part = match flow.to_request.back() {
-            Some(last) if last.len() + bytes <= PART_BYTES => flow.to_request.pop_back().unwrap_or_default(),
-            _ => Vec::with_capacity(bytes),
-        };
+        if let Some(last) = flow.to_request.back_mut().filter(|last| last.len() + bytes <= PART_BYTES) {
+            return fill(last);
+        }
+        let mut part = Vec::with_capacity(bytes);
         fill(&mut part);
         if !part.is_empty() {
             flow.to_request.push_back(part);
